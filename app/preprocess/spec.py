@@ -3,7 +3,16 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from app.names import TEXT_PATTERN, check_text
@@ -19,6 +28,15 @@ Set by hand; no measurement is recorded."""
 MAX_NGRAM = 5
 """Maximum words of a term. Larger: more different terms, and more memory to count them. Set by hand; no measurement is
 recorded."""
+
+NgramSize = Annotated[int, Field(ge=1, le=MAX_NGRAM)]
+TWO_SIZES = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": 1, "maximum": MAX_NGRAM},
+    "minItems": 2,
+    "maxItems": 2,
+}
+"""JSON schema of `ngrams`. pydantic would write `prefixItems`, which generators of clients ignore."""
 
 
 def _no_truth_value(value: Any) -> Any:
@@ -69,7 +87,7 @@ class Settings(BaseModel):
 class TextSettings(Settings):
     """How texts become features. Names and meanings are those of scikit-learn's TfidfVectorizer."""
 
-    ngrams: tuple[Annotated[int, Field(ge=1, le=MAX_NGRAM)], Annotated[int, Field(ge=1, le=MAX_NGRAM)]] = Field(
+    ngrams: Annotated[tuple[NgramSize, NgramSize], WithJsonSchema(TWO_SIZES)] = Field(
         (1, 1), description="Minimum and maximum number of consecutive words of a term."
     )
     min_df: Documents = Field(

@@ -10,14 +10,16 @@ from importlib.resources import files
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.error_codes import ERRORS_PAGE, GROUPS
+from app.web.api_document_30 import as_version_30
 
+OLDER_DOCUMENT = "/openapi-3.0.json"
 PATHS_WITH_HEAD = frozenset(
-    {"/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
+    {"/docs", ERRORS_PAGE, "/openapi.json", OLDER_DOCUMENT, "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
 )
 """Paths of GET routes that also accept HEAD: health checks and pages. FastAPI does not add HEAD to GET routes."""
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -67,7 +69,8 @@ class PathPrefix:
 
 
 def add_docs(app: FastAPI) -> None:
-    """Add the pages `/docs` (Swagger UI from an installed package, so it works offline) and `/docs/errors`."""
+    """Add the pages `/docs` (Swagger UI from an installed package, so it works offline) and `/docs/errors`, and the
+    OpenAPI document in version 3.0."""
     app.mount("/docs/assets", StaticFiles(directory=str(files("fastapi_offline") / "static")), name="docs-assets")
 
     page = get_swagger_ui_html(
@@ -82,6 +85,10 @@ def add_docs(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return page
+
+    @app.get(OLDER_DOCUMENT, include_in_schema=False)
+    def openapi_30() -> JSONResponse:
+        return JSONResponse(as_version_30(app.openapi()))
 
     errors_page = "".join(_errors_page())
     errors_policy = {"Content-Security-Policy": _content_policy(errors_page)}

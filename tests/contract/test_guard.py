@@ -125,7 +125,7 @@ def test_the_walk_finds_what_the_document_lists(http: InProcess) -> None:
     }
     assert documented <= walked
     hidden = {path for _, path in walked - documented}
-    pages = {"/docs", "/docs/assets/swagger-ui.css", "/docs/errors", "/openapi.json"}
+    pages = {"/docs", "/docs/assets/swagger-ui.css", "/docs/errors", "/openapi.json", "/openapi-3.0.json"}
     assert hidden == pages | {path for _, path in DASHBOARD}
 
 

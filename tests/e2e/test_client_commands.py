@@ -57,6 +57,18 @@ def test_a_session_of_commands(terminal: Terminal, program: str) -> None:
     assert queued["id"] in [json.loads(line)["id"] for line in run("jobs", "ls", "-o", "json").splitlines()]
     assert model in run("models", "ls", "--name", model)
     assert json.loads(run("models", "get", model, "-o", "json"))["version"] == 2
+    assert "above the optimum" in run("models", "get", f"{model}:1")
+    assert len(run("models", "ls", "--limit", "500", "-o", "json").splitlines()) >= 2, "more than a page can have"
+    shown = f"{sys.executable} -m {MODULES[program]} jobs ls -o json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(
+        ["bash", "-c", shown],
+        cwd=terminal.folder,
+        env=terminal.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (piped.returncode in (0, 141), piped.stdout, piped.stderr) == (True, "{", "")
     assert run("models", "alias", model, "prod", "1").split()[-1] == "1"
     assert run("predict", f"{model}@prod", "rows.csv").splitlines()[0] == "label,score"
     assert len(json.loads(run("predict", model, "rows.csv", "-o", "json"))["predictions"]) == 3
@@ -84,7 +96,8 @@ def test_the_exit_code_is_the_outcome(terminal: Terminal, sqlite_service: Servic
     assert (code, "C: " in said) == (1, True)
     dataset = sqlite_service.upload(SAMPLE.read_bytes(), name="stopped")
     job = sqlite_service.submit(dataset["id"], solver="dcd", C=1e6, tol=1e-14, stop={"seconds": 300})
-    assert failed("jobs", "watch", job["id"], "--timeout", "0.1")[0] == 3
+    code, said = failed("jobs", "watch", job["id"], "--timeout", "0.1")
+    assert (code, "is still" in said, "Is the service running?" in said) == (4, True, False)
     assert failed("jobs", "cancel", job["id"])[0] == 0
     assert failed("jobs", "watch", job["id"])[0] == 1
     assert failed("upload", "absent.csv")[0] == 2
@@ -126,3 +139,5 @@ def test_the_shell_completes(terminal: Terminal) -> None:
         assert done.stdout.split() == expected
     for shell in ("zsh", "fish"):
         assert "hyperplane-client" in terminal.run("completion", shell, program="hyperplane-client").stdout
+    assert terminal.run("completion", "tcsh", program="hyperplane-client").returncode == 2
+    assert "completion" in terminal.run("--help", program="hyperplane-client").stdout

@@ -19,14 +19,16 @@ pytestmark = pytest.mark.slow
 Json = dict[str, Any]
 PROGRAMS = PROJECT_ROOT / ".venv-generators"
 SOURCES = PROJECT_ROOT / "tests" / "e2e" / "generated"
-KNOWN_WARNINGS = (
-    "OpenAPI 3.1 support is still in beta",
-    "Failed to get the schema name: null",
-    "Codegen property is null (e.g. map/dict of undefined type)",
-    "Return (reserved word) cannot be used as model name",
-)
-"""Warnings of openapi-generator that need no change of the document: about version 3.1, values of any type, and a name
-that is a keyword of Python."""
+SMALLEST = {
+    "openapi": "3.0.3",
+    "info": {"title": "Smallest", "version": "1"},
+    "paths": {"/a": {"get": {"operationId": "get_a", "responses": {"204": {"description": "Nothing."}}}}},
+    "components": {"schemas": {"A": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+}
+"""A document with one schema of one property. What openapi-generator reports about it (it cannot name a schema, in
+every version from 7.17 to 7.26) is not about our document."""
+KEYWORD = "Return (reserved word) cannot be used as model name"
+"""The field and parameter `return` is a keyword of Python. The generated name differs; requests do not."""
 
 
 def program(path: str) -> str:
@@ -98,11 +100,19 @@ def test_openapi_typescript(document: Path, tmp_path: Path, sqlite_service: Serv
     }
 
 
-def test_openapi_generator(document: Path, tmp_path: Path, require_command: Any) -> None:
-    """The program of the OpenAPI Tools, in Java."""
+def test_openapi_generator(tmp_path: Path, sqlite_service: Service, require_command: Any) -> None:
+    """The program of the OpenAPI Tools, in Java. It warns of version 3.1, not of version 3.0."""
     generator = program("bin/openapi-generator-cli")
     require_command("java")
-    printed = run(generator, "generate", "-i", document, "-g", "python", "-o", tmp_path / "made", folder=tmp_path)
+    smallest = tmp_path / "smallest.json"
+    smallest.write_text(json.dumps(SMALLEST))
+    older = tmp_path / "openapi-3.0.json"
+    older.write_text(sqlite_service.http.get("/openapi-3.0.json").raise_for_status().text)
+
+    def reports(source: Path, made: str) -> set[str]:
+        printed = run(generator, "generate", "-i", source, "-g", "python", "-o", tmp_path / made, folder=tmp_path)
+        lines = printed.splitlines()
+        return {line for line in lines if re.search(r"\b(WARN|ERROR)\b", line) and KEYWORD not in line}
+
+    assert reports(older, "made") - reports(smallest, "smallest") == set()
     assert (tmp_path / "made" / "openapi_client" / "models" / "train_result.py").exists()
-    reports = [line for line in printed.splitlines() if re.search(r"\b(WARN|ERROR)\b", line)]
-    assert [line for line in reports if not any(known in line for known in KNOWN_WARNINGS)] == []

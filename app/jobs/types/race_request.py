@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 from sqlalchemy.orm import Session
 
 from app.db.tables import DatasetRow
@@ -13,12 +13,19 @@ from app.jobs.result_schemas import RaceResult
 from app.jobs.schemas import JobOptions, TrainingFields, TrainingSpec
 from app.jobs.training_jobs import training_type
 from app.jobs.validation import preprocessing, training
-from app.names import Text
+from app.names import TEXT_PATTERN, Text
 from app.storage import BlobStore
 
 MOST_SOLVERS = 8
 """Maximum solvers of a race. Larger: more memory, and less of the processor for each of them. Set by hand; no
 measurement is recorded."""
+
+OPTIONS_BY_SOLVER = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "additionalProperties": True},
+    "propertyNames": {"pattern": TEXT_PATTERN},
+}
+"""JSON schema of `solver_options`. pydantic would write `patternProperties`, which generators of clients ignore."""
 
 
 class RaceRequest(JobOptions, TrainingFields):
@@ -42,7 +49,7 @@ class RaceRequest(JobOptions, TrainingFields):
     solvers: Annotated[list[Text], Field(min_length=2, max_length=MOST_SOLVERS)] = Field(
         description="Names of 2 to 8 different solvers of `GET /v1/solvers`; `auto` is one of them."
     )
-    solver_options: dict[Text, dict[str, Any]] = Field(
+    solver_options: Annotated[dict[Text, dict[str, Any]], WithJsonSchema(OPTIONS_BY_SOLVER)] = Field(
         default_factory=dict, description="Options of the solvers, by the name of the solver."
     )
 

@@ -1,55 +1,21 @@
 """What is repeated, how often, and after how long."""
 
-from typing import Any
-
 import httpx
 import hyperplane
 import pytest
 from hyperplane._shared.retries import Backoff
 
 from tests.support.both_clients import BOTH, caller
+from tests.support.scripted_service import ScriptedService, Step, scripted_pauses
 
 URL = "http://service"
-Step = int | type[Exception] | dict[str, Any]
-
-
-class Service(httpx.MockTransport):
-    """Answers with the steps in order (a status, an exception to raise, or a document), then with 200."""
-
-    def __init__(self, *steps: Step, headers: dict[str, str] | None = None) -> None:
-        self.steps = list(steps)
-        self.requests: list[httpx.Request] = []
-        self.headers = headers or {}
-        super().__init__(self._respond)
-
-    def _respond(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        step = self.steps.pop(0) if self.steps else {"id": "job_1", "status": "succeeded", "done": True}
-        if isinstance(step, dict):
-            return httpx.Response(200, json=step)
-        if isinstance(step, int):
-            return httpx.Response(step, json={"detail": "no", "code": "no", "retryable": True}, headers=self.headers)
-        raise step("broken")
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that the clients make, which take no time here."""
-    made: list[float] = []
-
-    async def async_note(seconds: float) -> None:
-        made.append(seconds)
-
-    for module in ("transport", "datasets", "jobs", "uploads"):
-        monkeypatch.setattr(f"hyperplane._sync.{module}.sleep", made.append)
-        monkeypatch.setattr(f"hyperplane._async.{module}.async_sleep", async_note)
-    return made
+pauses = pytest.fixture(scripted_pauses)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("step", [429, 502, 503, 504, httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError])
 def test_what_passes_is_repeated_with_the_same_key(kind: str, step: Step, pauses: list[float]) -> None:
-    service = Service(step, step, headers={"Retry-After": "3"})
+    service = ScriptedService(step, step, headers={"Retry-After": "3"})
     with caller(kind, URL, service) as by:
         assert by.call(by.client.jobs.train("ds_1", model="m")).id == "job_1"
     keys = {request.headers["Idempotency-Key"] for request in service.requests}
@@ -61,7 +27,7 @@ def test_what_passes_is_repeated_with_the_same_key(kind: str, step: Step, pauses
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412, 422, 500, 507])
 def test_what_does_not_pass_is_raised_at_once(kind: str, status: int, pauses: list[float]) -> None:
-    service = Service(status)
+    service = ScriptedService(status)
     with caller(kind, URL, service) as by, pytest.raises(hyperplane.ApiError) as refused:
         by.call(by.client.jobs.get("job_1"))
     assert (refused.value.status, len(service.requests), pauses) == (status, 1, [])
@@ -69,11 +35,11 @@ def test_what_does_not_pass_is_raised_at_once(kind: str, status: int, pauses: li
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_change_that_could_happen_twice_is_not_repeated(kind: str, pauses: list[float]) -> None:
-    service = Service(httpx.ReadError)
+    service = ScriptedService(httpx.ReadError)
     with caller(kind, URL, service) as by, pytest.raises(hyperplane.ConnectionFailed, match=r"PUT .*/aliases/prod"):
         by.call(by.client.aliases.set("m", "prod", 3, revision=1))
     assert len(service.requests) == 1
-    service = Service(httpx.ConnectError)
+    service = ScriptedService(httpx.ConnectError)
     with caller(kind, URL, service) as by:
         by.call(by.client.aliases.set("m", "prod", 3, revision=1))
     assert len(service.requests) == 2, "the first one did not reach the service"
@@ -82,11 +48,11 @@ def test_a_change_that_could_happen_twice_is_not_repeated(kind: str, pauses: lis
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_service_that_is_away_is_reported_soon_if_it_was_never_there(kind: str, pauses: list[float]) -> None:
     away = [httpx.ConnectError] * 100
-    service = Service(*away)
+    service = ScriptedService(*away)
     with caller(kind, URL, service) as by, pytest.raises(hyperplane.ConnectionFailed):
         by.call(by.client.system())
     assert len(service.requests) == 3
-    service = Service({"version": "1"}, *away)
+    service = ScriptedService({"version": "1"}, *away)
     with caller(kind, URL, service, max_retries=5) as by:
         by.call(by.client.system())
         with pytest.raises(hyperplane.ConnectionFailed):
@@ -112,14 +78,17 @@ def test_waiting_ends_with_the_job_its_failure_or_the_timeout(kind: str) -> None
     running = {"id": "job_1", "status": "running", "done": False, "progress": 0.5}
     failed = {"id": "job_1", "status": "failed", "done": True, "error": {"code": "boom", "message": "no", "param": "C"}}
     seen: list[float] = []
-    with caller(kind, URL, Service(running, {**failed, "progress": 1.0})) as by:
+    with caller(kind, URL, ScriptedService(running, {**failed, "progress": 1.0})) as by:
         with pytest.raises(hyperplane.JobFailed, match="no") as raised:
             by.call(by.client.jobs.wait("job_1", on_progress=lambda job: seen.append(job.progress)))
         assert (raised.value.code, raised.value.param, raised.value.job.status) == ("boom", "C", "failed")
         assert seen == [0.5, 1.0]
-    with caller(kind, URL, Service(failed)) as by:
+    with caller(kind, URL, ScriptedService(failed)) as by:
         assert by.call(by.client.jobs.wait("job_1", check=False)).status == "failed"
-    with caller(kind, URL, Service(*[running] * 1000)) as by, pytest.raises(TimeoutError, match="is still running"):
+    with (
+        caller(kind, URL, ScriptedService(*[running] * 1000)) as by,
+        pytest.raises(TimeoutError, match="is still running"),
+    ):
         by.call(by.client.jobs.wait("job_1", timeout=0.01))
 
 
@@ -127,7 +96,7 @@ def test_waiting_ends_with_the_job_its_failure_or_the_timeout(kind: str) -> None
 def test_lists_fetch_their_next_page(kind: str) -> None:
     first = {"data": [{"id": "ds_1"}, {"id": "ds_2"}], "has_more": True, "next_cursor": "c1"}
     last = {"data": [{"id": "ds_3"}], "has_more": False, "next_cursor": None}
-    service = Service(first, last)
+    service = ScriptedService(first, last)
     with caller(kind, URL, service) as by:
         assert [one.id for one in by.collect(by.client.datasets.list(limit=2))] == ["ds_1", "ds_2", "ds_3"]
     assert [dict(one.url.params) for one in service.requests] == [{"limit": "2"}, {"limit": "2", "cursor": "c1"}]
@@ -142,7 +111,7 @@ def test_an_invalid_dataset_is_raised_with_its_lines(kind: str) -> None:
         "error": {"code": "bad_number", "message": "x"},
         "errors": [{"line": 3, "code": "bad_number", "detail": "not a number"}],
     }
-    with caller(kind, URL, Service(invalid)) as by, pytest.raises(hyperplane.UnprocessableEntity) as refused:
+    with caller(kind, URL, ScriptedService(invalid)) as by, pytest.raises(hyperplane.UnprocessableEntity) as refused:
         by.call(by.client.datasets.create(b"a,b\n"))
     assert (refused.value.code, refused.value.errors[0]["line"]) == ("bad_number", 3)
 
@@ -150,7 +119,7 @@ def test_an_invalid_dataset_is_raised_with_its_lines(kind: str) -> None:
 def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYPERPLANE_URL", "http://elsewhere:9000/")
     monkeypatch.setenv("HYPERPLANE_API_KEY", "key_1.secret")
-    service = Service()
+    service = ScriptedService()
     with httpx.Client(transport=service) as http:
         client = hyperplane.Client(http_client=http)
         client.jobs.get("job_1")

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ from hyperplane._shared.dataset_types import Column, ColumnStatistics, Dataset, 
 from hyperplane._shared.errors import ApiError, UnprocessableEntity, WaitTimeout
 from hyperplane._shared.payloads import Payload, payload_of
 from hyperplane._shared.progress import UploadProgress
-from hyperplane._shared.requests import Request, id_of, path
+from hyperplane._shared.requests import Request, document_of, id_of, path
 from hyperplane._shared.retries import Backoff
-from hyperplane._shared.waiting import async_sleep
+from hyperplane._shared.waiting import LONG_POLL_SECONDS, async_call, async_sleep
 
 __all__ = ["AsyncDatasets"]
 
@@ -24,9 +26,6 @@ RESUMABLE_BYTES = 8 << 20
 """Minimum bytes of a file that is sent as a resumable upload. A smaller file is sent in a single request, and as a
 resumable upload only after a broken connection. Larger: fewer requests, more bytes to send again. Set by hand; no
 measurement is recorded."""
-LONG_POLL_SECONDS = 30.0
-"""Seconds that one request waits for the service. Larger: fewer requests; a proxy can cut it off. Set by hand; nginx's
-default read timeout is 60 s."""
 
 
 class AsyncDatasets:
@@ -61,7 +60,7 @@ class AsyncDatasets:
             for key in ("weight", "group")
             if hasattr(options.get(key), "__len__") and not isinstance(options[key], str)
         }
-        payload = payload_of(data, content_type, **arrays)
+        payload = await async_call(partial(payload_of, data, content_type, **arrays))
         params = {**payload.options, "name": name, "labels": labels, **options}
         if target is not None:
             params["target"] = target
@@ -69,14 +68,18 @@ class AsyncDatasets:
         return await self.wait(dataset, timeout=timeout) if wait else dataset
 
     async def wait(self, dataset: Dataset | str, *, timeout: float | None = None) -> Dataset:
-        """Wait until the service has read a dataset."""
+        """Wait until the service has read a dataset and return it.
+
+        An invalid file raises `UnprocessableEntity`. After `timeout` seconds `WaitTimeout` is raised, and the service
+        continues to read.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         current = await self.get(dataset) if isinstance(dataset, str) else dataset
         while not current.done:
             left = LONG_POLL_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"{current.id} is still {current.status} after {timeout:g} s")
-            current = await self.get(current, wait=min(left, LONG_POLL_SECONDS))
+            current = await self._get(current, min(left, LONG_POLL_SECONDS), deadline)
         if current.status == "invalid" and current.error is not None:
             problem = {**current["error"], "detail": current.error.message, "errors": current["errors"], "status": 422}
             raise UnprocessableEntity(problem, 422)
@@ -88,12 +91,14 @@ class AsyncDatasets:
 
     async def get(self, dataset: Dataset | str, *, wait: float | None = None) -> Dataset:
         """Get a dataset. `wait`: seconds to wait until it has been read."""
-        request = Request("GET", path("v1", "datasets", id_of(dataset)), params={"wait": wait})
-        return Dataset(await self._transport.json(request))
+        return await self._get(dataset, wait, None)
 
     async def delete(self, dataset: Dataset | str) -> Deleted:
         """Delete a dataset and free its bytes."""
-        return Deleted(await self._transport.json(Request("DELETE", path("v1", "datasets", id_of(dataset)))))
+        response = await self._transport.send(Request("DELETE", path("v1", "datasets", id_of(dataset))))
+        if not response.content:  # deleted, but the answer was lost
+            return Deleted({"id": id_of(dataset), "deleted": True, "bytes_freed": None})
+        return Deleted(document_of(response))
 
     async def reread(self, dataset: Dataset | str, *, wait: bool = True, **options: Any) -> Dataset:
         """Read the stored file again with other options. Creates a new dataset, or returns the existing one with the
@@ -122,18 +127,20 @@ class AsyncDatasets:
         return Issues(await self._transport.json(Request("GET", path("v1", "datasets", id_of(dataset), "issues"))))
 
     async def content(self, dataset: Dataset | str) -> bytes:
-        """Download the uploaded file."""
+        """Download the uploaded file. A file that was uploaded compressed is decompressed."""
         response = await self._transport.send(Request("GET", path("v1", "datasets", id_of(dataset), "content")))
         return response.content
 
-    async def download(self, dataset: Dataset | str, target: str | Path) -> Path:
-        """Write the uploaded file to a path, without holding it in memory."""
-        request = Request("GET", path("v1", "datasets", id_of(dataset), "content"))
-        async with self._transport.stream(request) as response:
-            with Path(target).open("wb") as file:
-                async for piece in response.aiter_bytes():
-                    file.write(piece)
-        return Path(target)
+    async def download(self, dataset: Dataset | str, target: str | PathLike[str]) -> Path:
+        """Write the uploaded file, as it was uploaded, to a path, without holding it in memory.
+
+        A broken connection is resumed. The file appears when it is complete.
+        """
+        return await self._transport.download(Request("GET", path("v1", "datasets", id_of(dataset), "content")), target)
+
+    async def _get(self, dataset: Dataset | str, wait: float | None, deadline: float | None) -> Dataset:
+        request = Request("GET", path("v1", "datasets", id_of(dataset)), params={"wait": wait})
+        return Dataset(await self._transport.json(request, deadline))
 
     async def _sent(
         self, payload: Payload, params: dict[str, Any], on_progress: Callable[[UploadProgress], object] | None
@@ -149,7 +156,7 @@ class AsyncDatasets:
                 with payload.open() as file:
                     content = pieces(file, 0, payload.size, payload.size, on_progress)
                     arguments = request.arguments() | {"content": content}
-                    return dict((await self._transport.send_once(**arguments)).json())
+                    return document_of(await self._transport.send_once(**arguments))
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
                 # The service can have stored the file already. The resumed upload then finds it by its content and its
                 # options.

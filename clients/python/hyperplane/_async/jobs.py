@@ -3,6 +3,8 @@
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,13 +18,10 @@ from hyperplane._shared.media_types import JSON
 from hyperplane._shared.requests import Request, id_of, path
 from hyperplane._shared.retries import Backoff
 from hyperplane._shared.types import JobState, JobSummary, Trace, Validation
-from hyperplane._shared.waiting import async_sleep
+from hyperplane._shared.waiting import LONG_POLL_SECONDS, async_sleep
 
 __all__ = ["AsyncJob", "AsyncJobs"]
 
-LONG_POLL_SECONDS = 30.0
-"""Seconds that one request waits for the end of a job. Larger: fewer requests; a proxy can cut it off. Set by hand;
-nginx's default read timeout is 60 s."""
 PROGRESS_SECONDS = 0.25
 """Seconds between two reports of a job's progress. Larger: fewer requests, coarser progress. Set by hand; no
 measurement is recorded."""
@@ -36,15 +35,23 @@ class AsyncJob(JobState):
         self._jobs = jobs
         self._trace: Trace | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle it as its state alone, without the connections: `JobFailed` crosses processes."""
+        return JobState, (self._data,)
+
     async def refresh(self) -> "AsyncJob":
         """Get the present state."""
         return await self._jobs.get(self.id)
 
     async def wait(
-        self, timeout: float | None = None, on_progress: "Callable[[AsyncJob], object] | None" = None
+        self,
+        timeout: float | None = None,
+        on_progress: "Callable[[AsyncJob], object] | None" = None,
+        *,
+        check: bool = True,
     ) -> "AsyncJob":
         """Wait until the job is done; see `client.jobs.wait`."""
-        return await self._jobs.wait(self, timeout=timeout, on_progress=on_progress)
+        return await self._jobs.wait(self, timeout=timeout, on_progress=on_progress, check=check)
 
     def stream(self, after_id: str | None = None) -> AsyncIterator[Event]:
         """Follow the events; see `client.jobs.stream`."""
@@ -83,11 +90,15 @@ class AsyncJobs:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def create(self, *, wait: float | None = None, **body: Any) -> AsyncJob:
-        """Submit a job with the fields of `POST /v1/jobs`. `wait`: maximum seconds that the service waits for the end
-        of the job before it answers."""
+    async def create(self, *, wait: float | None = None, idempotency_key: str | None = None, **body: Any) -> AsyncJob:
+        """Submit a job with the fields of `POST /v1/jobs`.
+
+        `wait`: maximum seconds that the service waits for the end of the job before it answers. `idempotency_key`: two
+        calls with the same key make one job, from different processes too, such as the attempts of a scheduled task.
+        Without it each call makes a job.
+        """
         headers = {} if wait is None else {"Prefer": f"wait={wait:g}"}
-        request = Request("POST", path("v1", "jobs"), json=body, headers=headers).once()
+        request = Request("POST", path("v1", "jobs"), json=body, headers=headers).once(idempotency_key)
         return AsyncJob(await self._transport.json(request), self)
 
     async def validate(self, **body: Any) -> Validation:
@@ -99,7 +110,7 @@ class AsyncJobs:
         """Train a model on a dataset (an answer or an id). Parameters are those of a job of the type `train`.
 
         Among them: `C`, `loss`, `p`, `task`, `bias`, `class_weight`, `solver`, `tol`, `split`, `cross_validation`,
-        `calibrate`, `preprocess`, `stop`, `warm_start`, `labels`.
+        `calibrate`, `preprocess`, `stop`, `warm_start`, `labels`. `wait` and `idempotency_key` as in `create`.
         """
         return await self.create(**_body("train", dataset, model, parameters))
 
@@ -114,8 +125,8 @@ class AsyncJobs:
         return await self.create(**_body("race", dataset, model, {"solvers": [*solvers], **parameters}))
 
     async def predict_dataset(self, dataset: Any, model: Any, **parameters: Any) -> AsyncJob:
-        """Predict the rows of a dataset into a file; `output` downloads it."""
-        return await self.create(**_body("predict", dataset, _reference(model), parameters))
+        """Predict the rows of a dataset into a file; `download_output` gets it."""
+        return await self.create(**_body("predict", dataset, id_of(model), parameters))
 
     def list(self, **filters: Any) -> AsyncPages[JobSummary]:
         """List jobs, newest first. Filters: `status`, `type`, `name`, `task`, `created_after`, `labels`, `limit`."""
@@ -123,8 +134,7 @@ class AsyncJobs:
 
     async def get(self, job: Any, *, wait: float | None = None) -> AsyncJob:
         """Get a job. `wait`: seconds to wait for its end."""
-        request = Request("GET", path("v1", "jobs", id_of(job)), params={"wait": wait})
-        return AsyncJob(await self._transport.json(request), self)
+        return await self._get(job, wait, None)
 
     async def wait(
         self,
@@ -143,7 +153,7 @@ class AsyncJobs:
         poll = PROGRESS_SECONDS if on_progress else LONG_POLL_SECONDS
         while True:
             left = poll if deadline is None else max(0.0, deadline - time.monotonic())
-            current = await self.get(job, wait=min(poll, left))
+            current = await self._get(job, min(poll, left), deadline)
             if on_progress:
                 on_progress(current)
             if current.done:
@@ -207,8 +217,12 @@ class AsyncJobs:
         return await predicted(self._transport, place, rows, {"return": outputs, "index_base": index_base})
 
     async def output(self, job: Any) -> bytes:
-        """Download the file that a job wrote."""
+        """Get the file that a job wrote; `download_output` writes it to a path."""
         return (await self._transport.send(Request("GET", path("v1", "jobs", id_of(job), "output")))).content
+
+    async def download_output(self, job: Any, target: str | PathLike[str]) -> Path:
+        """Write the file that a job wrote to a path, without holding it in memory. A broken connection is resumed."""
+        return await self._transport.download(Request("GET", path("v1", "jobs", id_of(job), "output")), target)
 
     async def errors(self, job: Any) -> bytes:
         """Download the rows that a batch prediction could not predict."""
@@ -217,6 +231,10 @@ class AsyncJobs:
     async def delete_output(self, job: Any) -> None:
         """Delete the file that a job wrote."""
         await self._transport.send(Request("DELETE", path("v1", "jobs", id_of(job), "output")))
+
+    async def _get(self, job: Any, wait: float | None, deadline: float | None) -> AsyncJob:
+        request = Request("GET", path("v1", "jobs", id_of(job)), params={"wait": wait})
+        return AsyncJob(await self._transport.json(request, deadline), self)
 
     async def _act(self, job: Any, action: str) -> AsyncJob:
         request = Request("POST", path("v1", "jobs", id_of(job), action)).once()
@@ -227,24 +245,21 @@ class AsyncJobs:
         backoff = Backoff(self._transport.max_retries)
         while True:
             headers = {"Accept": EVENT_STREAM} | ({"Last-Event-ID": after_id} if after_id else {})
-            timeout = httpx.Timeout(self._transport.http.timeout.connect, read=SILENCE_SECONDS)
+            timeout = httpx.Timeout(self._transport.timeout.connect, read=SILENCE_SECONDS)
             try:
                 async with self._transport.stream(Request("GET", place, headers=headers), timeout) as response:
                     parser = EventParser()
                     async for line in response.aiter_lines():
                         event = parser.feed(line)
-                        if event is not None:
+                        if event is not None or line.startswith(":"):  # a comment: the service has pinged
                             backoff.restart()
+                        if event is not None:
                             after_id = event.id or after_id
                             yield event
                 raise httpx.RemoteProtocolError("the event stream ended before the job")
             except (httpx.TransportError, ApiError) as error:
                 pause = backoff.pause_after(error, reached=self._transport.reached)
             await async_sleep(pause)
-
-
-def _reference(model: Any) -> str:
-    return model if isinstance(model, str) else id_of(model)
 
 
 def _body(kind: str, dataset: Any, model: str | None, parameters: dict[str, Any]) -> dict[str, Any]:

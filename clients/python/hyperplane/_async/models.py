@@ -1,5 +1,6 @@
 """`client.models`: look at models, predict, evaluate, export and import them."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -9,8 +10,10 @@ from hyperplane._async.predicting import predicted, row_request
 from hyperplane._async.transport import AsyncTransport
 from hyperplane._shared.answers import Answer
 from hyperplane._shared.media_types import JSON
+from hyperplane._shared.payloads import payload_of
 from hyperplane._shared.requests import Request, id_of, path
 from hyperplane._shared.types import Evaluation, Model, ModelSummary, Weights
+from hyperplane._shared.waiting import async_call, async_read
 
 __all__ = ["AsyncModels"]
 
@@ -66,10 +69,16 @@ class AsyncModels:
         return await predicted(self._transport, path("v1", "models", id_of(ref), "predict"), rows, params)
 
     async def predict_file(
-        self, ref: Any, content: bytes, headers: dict[str, str], *, accept: str = JSON, outputs: Any = None
+        self, ref: Any, file: Any, *, content_type: str | None = None, accept: str = JSON, outputs: Any = None
     ) -> bytes:
-        """Predict the rows of a file and return the answer as it is: CSV, ndjson, Arrow, ... by `accept`."""
-        sent = {**headers, "Accept": accept}
+        """Predict the rows of a file and return the answer as it is: CSV, ndjson, Arrow, ... by `accept`.
+
+        `file`: a path, bytes or a file object. Its suffix, or `content_type`, names the format.
+        """
+        payload = await async_call(payload_of, file, content_type)
+        with payload.open() as opened:
+            content = await async_read(opened, payload.size)
+        sent = {**payload.headers, "Accept": accept}
         place = path("v1", "models", id_of(ref), "predict")
         request = Request("POST", place, {"return": outputs}, sent, content=content, repeatable=True)
         return (await self._transport.send(request)).content
@@ -108,7 +117,7 @@ class AsyncModels:
         return Evaluation(await self._transport.json(Request("GET", path("v1", "evaluations", evaluation_id))))
 
     async def export(
-        self, ref: Any, format: str, *, output: str | None = None, target: str | Path | None = None
+        self, ref: Any, format: str, *, output: str | None = None, target: str | PathLike[str] | None = None
     ) -> bytes:
         """Export a model as `json`, `npz`, `safetensors`, `onnx`, `liblinear`, `sql`, ... and write it to `target`."""
         params = {"format": format, "output": output}
@@ -116,17 +125,22 @@ class AsyncModels:
             await self._transport.send(Request("GET", path("v1", "models", id_of(ref), "export"), params=params))
         ).content
         if target is not None:
-            Path(target).write_bytes(content)
+            await async_call(Path(target).write_bytes, content)
         return content
 
     async def import_(
-        self, name: str, content: bytes | BinaryIO | str | Path, *, format: str, content_type: str | None = None
+        self,
+        name: str,
+        content: bytes | BinaryIO | str | PathLike[str],
+        *,
+        format: str,
+        content_type: str | None = None,
     ) -> Model:
         """Import a model file as a new version of a name."""
-        if isinstance(content, str | Path):
-            content = Path(content).read_bytes()
+        if isinstance(content, str | PathLike):
+            content = await async_call(Path(content).read_bytes)
         elif not isinstance(content, bytes):
-            content = content.read()
+            content = await async_call(content.read)
         headers = {"Content-Type": content_type or IMPORT_TYPES.get(format, "application/octet-stream")}
         params = {"name": name, "format": format}
         request = Request("POST", path("v1", "models", "import"), params=params, headers=headers, content=content)

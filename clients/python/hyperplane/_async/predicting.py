@@ -4,7 +4,7 @@ from typing import Any
 
 from hyperplane._async.transport import AsyncTransport
 from hyperplane._shared.payloads import is_frame
-from hyperplane._shared.requests import Request
+from hyperplane._shared.requests import Request, document_of
 from hyperplane._shared.rows import predicted_frame, rows_body
 from hyperplane._shared.types import Predictions
 
@@ -18,11 +18,9 @@ def row_request(place: str, rows: Any, params: dict[str, Any], headers: dict[str
     return Request("POST", place, params=params, headers=sent, json=body.json, content=body.content, repeatable=True)
 
 
-async def predicted(
-    transport: AsyncTransport, place: str, rows: Any, params: dict[str, Any], headers: dict[str, str] | None = None
-) -> Any:
+async def predicted(transport: AsyncTransport, place: str, rows: Any, params: dict[str, Any]) -> Any:
     """Predict rows. Returns a frame for a frame, else `Predictions`."""
-    response = await transport.send(row_request(place, rows, params, headers))
+    response = await transport.send(row_request(place, rows, params))
     if is_frame(rows):
         return predicted_frame(rows, response.content, response.headers.get("Content-Type", ""))
-    return Predictions(response.json())
+    return Predictions(document_of(response))

@@ -10,7 +10,7 @@ from hyperplane._shared.dataset_types import Upload
 from hyperplane._shared.errors import ApiError
 from hyperplane._shared.payloads import Payload
 from hyperplane._shared.progress import UploadProgress
-from hyperplane._shared.requests import Request, path
+from hyperplane._shared.requests import Request, document_of, path
 from hyperplane._shared.retries import PASSING, Backoff
 from hyperplane._shared.waiting import async_read, async_sleep
 
@@ -57,8 +57,7 @@ class AsyncUploads:
         """Append bytes. Returns the dataset if the upload is complete now, else an empty dict."""
         headers = {"Content-Type": PART_TYPE, "Upload-Offset": str(offset), "Upload-Complete": f"?{complete:d}"}
         request = Request("PATCH", path("v1", "uploads", upload_id), headers=headers, content=content)
-        response = await self._transport.send(request)
-        return {} if response.status_code == 204 else dict(response.json())
+        return _dataset_of(await self._transport.send(request))
 
     async def delete(self, upload_id: str) -> None:
         """Delete an upload and its bytes. A dataset that it became is kept."""
@@ -109,7 +108,11 @@ class AsyncUploads:
         response = await self._transport.send_once(
             method="PATCH", url=path("v1", "uploads", upload_id), headers=headers, content=content
         )
-        return {} if response.status_code == 204 else dict(response.json())
+        return _dataset_of(response)
+
+
+def _dataset_of(response: httpx.Response) -> dict[str, Any]:
+    return {} if response.status_code == 204 else document_of(response)
 
 
 async def pieces(

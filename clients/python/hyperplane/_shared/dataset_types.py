@@ -147,7 +147,8 @@ class Deleted(Answer):
 
     id: str
     deleted: bool
-    bytes_freed: int
+    bytes_freed: int | None
+    """None: the answer of the service was lost."""
 
 
 class Upload(Answer):

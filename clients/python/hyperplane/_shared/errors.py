@@ -37,6 +37,11 @@ __all__ = [
 class HyperplaneError(Exception):
     """Base class of everything that the client raises on purpose."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            cls.__module__ = "hyperplane"  # tracebacks then show the name to catch: hyperplane.NotFound
+
 
 class ConnectionFailed(HyperplaneError):
     """No answer arrived, after all retries."""

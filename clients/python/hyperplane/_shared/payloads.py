@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,9 +26,12 @@ MAGIC = {b"PAR1": PARQUET, b"PK\x03\x04": NPZ, b"\xff\xff\xff\xff": ARROW}
 
 @dataclass
 class Payload:
-    """A file to upload: how to open it, its size, its headers, and the read options that it implies."""
+    """A file to upload: how to open it, its size, its headers, and the read options that it implies.
 
-    open: Callable[[], BinaryIO]
+    It is opened again for each attempt to send it.
+    """
+
+    open: Callable[[], AbstractContextManager[BinaryIO]]
     size: int
     headers: dict[str, str]
     options: dict[str, Any] = field(default_factory=dict)
@@ -59,8 +63,8 @@ def payload_of(data: Any, content_type: str | None = None, **arrays: Any) -> Pay
 
 
 def is_frame(data: Any) -> bool:
-    """Whether the data is a table of pandas, polars or Arrow."""
-    return hasattr(data, "columns") and any(hasattr(data, name) for name in ("to_csv", "write_csv", "to_batches"))
+    """Whether the data is a table of pandas, polars or Arrow (a record batch as well)."""
+    return hasattr(data, "columns") and any(hasattr(data, name) for name in ("to_csv", "write_csv", "to_struct_array"))
 
 
 def frame_content(frame: Any) -> tuple[bytes, str] | None:
@@ -83,10 +87,14 @@ def arrow_of(frame: Any) -> bytes | None:
         import pyarrow as pa
     except ImportError:
         return None
-    table = frame if hasattr(frame, "to_batches") else pa.Table.from_pandas(_named(frame), preserve_index=False)
+    table = frame if _is_arrow(frame) else pa.Table.from_pandas(_named(frame), preserve_index=False)
     with pa.ipc.new_stream(file, table.schema) as writer:
-        writer.write_table(table)
+        writer.write(table)
     return file.getvalue()
+
+
+def _is_arrow(frame: Any) -> bool:
+    return hasattr(frame, "to_struct_array")
 
 
 def _named(frame: Any) -> Any:
@@ -123,16 +131,21 @@ def _of_pair(X: Any, y: Any, **arrays: Any) -> Payload:
     if not is_frame(X):
         return _in_memory(npz_of(X, y=y, **arrays), {"Content-Type": NPZ})
     target = str(getattr(y, "name", None) or "target")
-    if target in X.columns:
+    if target in map(str, X.schema.names if _is_arrow(X) else X.columns):
         raise ValueError(f"X has a column {target!r} already; rename it, or upload one frame and name its target")
+    if len(y) != len(X):
+        raise ValueError(f"X has {len(X)} rows, but y has {len(y)} labels")
     if hasattr(X, "with_columns"):  # polars
         import polars
 
-        joined = X.with_columns(polars.Series(target, list(y)))
-    elif hasattr(X, "to_batches"):
-        joined = X.append_column(target, [list(y)])
-    else:
-        joined = X.assign(**{target: list(y)})
+        joined = X.with_columns(polars.Series(target, y))
+    elif _is_arrow(X):
+        import pyarrow as pa
+
+        column = y if isinstance(y, pa.Array | pa.ChunkedArray) else pa.array(y)
+        joined = X.append_column(target, column)
+    else:  # by position: the index of a Series need not be that of the frame
+        joined = X.assign(**{target: getattr(y, "array", y)})
     payload = payload_of(joined)
     payload.options["target"] = target
     return payload
@@ -143,16 +156,16 @@ def _of_stream(stream: Any, headers: dict[str, str]) -> Payload:
     name = getattr(stream, "name", None)
     if not headers:
         headers = file_headers(name) if isinstance(name, str) else {"Content-Type": CSV}
-    copy = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  # closed by the upload
+    copy = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  # closed when nothing refers to it
     if isinstance(stream, io.TextIOBase):
         copy.write(stream.read().encode())
     else:
         shutil.copyfileobj(stream, copy)
     size = copy.tell()
 
-    def reopened() -> Any:
+    def reopened() -> AbstractContextManager[Any]:
         copy.seek(0)
-        return copy
+        return nullcontext(copy)
 
     return Payload(reopened, size, headers)
 

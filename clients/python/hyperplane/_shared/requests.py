@@ -11,13 +11,15 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from hyperplane._shared.errors import ApiError, HyperplaneError, error_of
+from hyperplane._shared.errors import HyperplaneError, error_of
 from hyperplane._shared.version import VERSION
 
-__all__ = ["Address", "Request", "failure_of", "id_of", "path", "query"]
+__all__ = ["Address", "Request", "document_of", "failure_of", "id_of", "json_bytes", "path", "query"]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 SAFE_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+CONDITIONS = frozenset({"If-Match", "If-None-Match"})
+"""Headers of a change that succeeds only once: repeated after a lost answer, it would fail although it was made."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,16 @@ class Address:
             raise HyperplaneError(f"{url!r} is not the URL of a service; it must begin with http:// or https://")
         return cls(url.rstrip("/"), api_key or os.environ.get("HYPERPLANE_API_KEY") or None)
 
-    def options(self, timeout: float) -> dict[str, Any]:
-        """Return the options of the HTTP client. A proxy from the environment is not used for a service on this
-        machine."""
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of every request."""
         headers = {"User-Agent": f"hyperplane-client/{VERSION} python/{platform.python_version()}"}
-        if self.api_key:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        is_local = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
-        return {"base_url": self.url, "headers": headers, "timeout": timeout, "trust_env": not is_local}
+        return headers | ({"Authorization": f"Bearer {self.api_key}"} if self.api_key else {})
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the service is on this machine. A proxy from the environment is not used for it."""
+        return urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Request:
 
     def __post_init__(self) -> None:
         self.headers = dict(self.headers)
-        self.repeatable = self.repeatable or (self.method in SAFE_METHODS and "If-Match" not in self.headers)
+        self.repeatable = self.repeatable or (self.method in SAFE_METHODS and not CONDITIONS & self.headers.keys())
 
     def once(self, key: str | None = None) -> "Request":
         """Make it repeatable by an idempotency key: the service executes it once, however often it arrives."""
@@ -70,7 +74,7 @@ class Request:
         """Return the arguments of `httpx.Client.request`."""
         content, headers = self.content, self.headers
         if self.json is not None:
-            content = json.dumps(self.json, allow_nan=False, separators=(",", ":")).encode()
+            content = json_bytes(self.json)
             headers = {"Content-Type": "application/json", **headers}
         return {
             "method": self.method,
@@ -79,6 +83,26 @@ class Request:
             "headers": headers,
             "content": content,
         }
+
+
+def json_bytes(document: Any) -> bytes:
+    """Write a JSON document. Numbers and arrays of numpy, times and paths are written as JSON's own types."""
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":"), default=_as_json).encode()
+    except ValueError as error:
+        raise ValueError(f"{error}: JSON has no NaN and no infinity") from None
+
+
+def _as_json(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
 
 
 def query(params: Mapping[str, Any]) -> dict[str, str]:
@@ -107,8 +131,26 @@ def id_of(thing: Any) -> str:
     return str(thing if isinstance(thing, str) else thing["id"])
 
 
-def failure_of(response: httpx.Response) -> ApiError:
-    """Build the error of a response whose body has been read."""
+def document_of(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer. Another answer is not of the service, but of a proxy or another server."""
+    try:
+        found = response.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        kind = response.headers.get("Content-Type", "no content type")
+        raise HyperplaneError(
+            f"{response.request.method} {response.request.url} answered {response.status_code} with {kind} instead of "
+            "a JSON object; is it the URL of a Hyperplane service?"
+        )
+    return found
+
+
+def failure_of(response: httpx.Response) -> HyperplaneError:
+    """Build the error of a response whose body has been read. A redirect is one: it would drop the body or the key."""
+    if response.has_redirect_location:
+        there = response.headers["Location"]
+        return HyperplaneError(f"{response.request.url} redirects to {there}; give the client that URL")
     try:
         problem = response.json()
     except ValueError:

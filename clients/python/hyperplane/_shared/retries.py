@@ -17,6 +17,10 @@ no measurement is recorded."""
 LONGEST_PAUSE_SECONDS = 10.0
 """Maximum seconds between two attempts, unless Retry-After requests more. Larger: less load on a failing service, later
 success. Set by hand; no measurement is recorded."""
+LONGEST_RETRY_AFTER_SECONDS = 60.0
+"""Maximum seconds of a Retry-After that the client waits for. After a longer one it raises the error, which has the
+seconds in `retry_after`. Larger: calls can block for longer. Set by hand; the service itself
+sends 1, a proxy can send more."""
 NEVER_REACHED_RETRIES = 2
 """Maximum retries while no connection has ever been made. Larger: a wrong address is reported later; 2: within a
 second."""
@@ -52,12 +56,13 @@ class Backoff:
         """
         most = self._most if reached else min(self._most, NEVER_REACHED_RETRIES)
         self._failures += 1
-        if self._failures > most or not _can_repeat(error, repeatable, passing):
+        named = error.retry_after if isinstance(error, ApiError) else None
+        is_long = named is not None and named > LONGEST_RETRY_AFTER_SECONDS
+        if self._failures > most or is_long or not _can_repeat(error, repeatable, passing):
             if isinstance(error, httpx.HTTPError):
                 raise ConnectionFailed(_described(error)) from error
             raise error
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 1))
-        named = error.retry_after if isinstance(error, ApiError) else None
         jittered = pause * random.uniform(0.5, 1.0)
         return jittered if named is None else named + jittered * 0.1
 

@@ -1,6 +1,7 @@
 """Rows of a predict request, and predictions in the shape in which the rows came."""
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +26,7 @@ def rows_body(rows: Any) -> RowsBody:
     A Series and a dict are one row. Predictions for a table are returned as a table, so the response is requested as
     Arrow as well.
     """
-    if isinstance(rows, dict):
-        return RowsBody(json={"instances": [rows]})
-    if hasattr(rows, "to_frame") and hasattr(rows, "to_list"):
+    if isinstance(rows, Mapping) or (hasattr(rows, "to_frame") and hasattr(rows, "to_list")):
         return RowsBody(json={"instances": [_row_of(rows)]})
     if table := frame_content(rows):
         content, media_type = table
@@ -41,11 +40,11 @@ def rows_body(rows: Any) -> RowsBody:
 
         array = np.atleast_2d(rows)
         if array.dtype.kind not in "fiub":  # words or mixed values
-            return RowsBody(json={"instances": [[_plain(value) for value in row] for row in array.tolist()]})
+            return RowsBody(json={"instances": [_row_of(row) for row in array.tolist()]})
         file = io.BytesIO()
         np.save(file, array, allow_pickle=False)
         return RowsBody(content=file.getvalue(), headers={"Content-Type": NPY})
-    return RowsBody(json={"instances": [_row_of(row) if hasattr(row, "to_list") else row for row in rows]})
+    return RowsBody(json={"instances": [_row_of(row) for row in rows]})
 
 
 def predicted_frame(rows: Any, content: bytes, media_type: str) -> Any:
@@ -60,7 +59,7 @@ def predicted_frame(rows: Any, content: bytes, media_type: str) -> Any:
         import pyarrow as pa
 
         table = pa.ipc.open_stream(content).read_all()
-        if hasattr(rows, "to_batches"):
+        if hasattr(rows, "to_struct_array"):
             return table
         frame = table.to_pandas()
         frame.index = rows.index
@@ -72,16 +71,25 @@ def predicted_frame(rows: Any, content: bytes, media_type: str) -> Any:
     return pd.DataFrame(json.loads(content)["predictions"], index=rows.index)
 
 
-def _row_of(series: Any) -> list[Any] | dict[str, Any]:
-    """Convert a Series to a row: by the names of its index (pandas), else in the order of the features."""
-    values = [_plain(value) for value in series.to_list()]
-    names = list(getattr(series, "index", ()))
+def _row_of(row: Any) -> Any:
+    """Convert a dict, a sequence or a Series to a row of JSON. A Series has the names of its index (pandas), if they
+    are text."""
+    if isinstance(row, Mapping):
+        return {name: _plain(value) for name, value in row.items()}
+    if isinstance(row, list | tuple):
+        return [_plain(value) for value in row]
+    if not hasattr(row, "to_list"):
+        return row.tolist() if hasattr(row, "tolist") else row
+    values = [_plain(value) for value in row.to_list()]
+    names = list(getattr(row, "index", ()))
     return dict(zip(names, values, strict=True)) if names and all(isinstance(name, str) for name in names) else values
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON: numpy numbers to Python numbers, missing values to None, times to text."""
-    value = value.item() if hasattr(value, "item") else value
+    """Convert a value to JSON: numpy's numbers and arrays to Python's, missing values to None, times to text."""
+    if type(value) in (int, str, bool):
+        return value
+    value = value.tolist() if hasattr(value, "tolist") else value
     if hasattr(value, "isoformat"):
         return value.isoformat() if value == value else None  # NaT is not equal to itself
     try:

@@ -20,16 +20,14 @@ from hyperplane._sync.webhooks import Webhooks
 
 __all__ = ["Client"]
 
-TIMEOUT_SECONDS = 120.0
-"""Seconds that a request waits for the next byte. Larger: slower answers are accepted, a dead service is noticed later.
-Set by hand, above every wait that the client requests (30 s)."""
-
 
 class Client:
     """A client of one service, with one connection pool.
 
     The defaults are the environment variables HYPERPLANE_URL (else http://127.0.0.1:8000) and HYPERPLANE_API_KEY.
     Requests that can be repeated safely are retried after failures, at most `max_retries` times without progress.
+    `timeout`: seconds that a request waits for the next byte (default 120), or an `httpx.Timeout`. `http_client`: your
+    own HTTP client, with its proxies, certificates and timeouts. It is neither changed nor closed.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class Client:
         url: str | None = None,
         api_key: str | None = None,
         *,
-        timeout: float = TIMEOUT_SECONDS,
+        timeout: float | httpx.Timeout | None = None,
         max_retries: int = MOST_RETRIES,
         http_client: httpx.Client | None = None,
     ) -> None:

@@ -3,6 +3,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ from hyperplane._shared.dataset_types import Column, ColumnStatistics, Dataset, 
 from hyperplane._shared.errors import ApiError, UnprocessableEntity, WaitTimeout
 from hyperplane._shared.payloads import Payload, payload_of
 from hyperplane._shared.progress import UploadProgress
-from hyperplane._shared.requests import Request, id_of, path
+from hyperplane._shared.requests import Request, document_of, id_of, path
 from hyperplane._shared.retries import Backoff
-from hyperplane._shared.waiting import sleep
+from hyperplane._shared.waiting import LONG_POLL_SECONDS, call, sleep
 from hyperplane._sync.pages import Pages
 from hyperplane._sync.transport import Transport
 from hyperplane._sync.uploads import Uploads, pieces
@@ -25,9 +27,6 @@ RESUMABLE_BYTES = 8 << 20
 """Minimum bytes of a file that is sent as a resumable upload. A smaller file is sent in a single request, and as a
 resumable upload only after a broken connection. Larger: fewer requests, more bytes to send again. Set by hand; no
 measurement is recorded."""
-LONG_POLL_SECONDS = 30.0
-"""Seconds that one request waits for the service. Larger: fewer requests; a proxy can cut it off. Set by hand; nginx's
-default read timeout is 60 s."""
 
 
 class Datasets:
@@ -62,7 +61,7 @@ class Datasets:
             for key in ("weight", "group")
             if hasattr(options.get(key), "__len__") and not isinstance(options[key], str)
         }
-        payload = payload_of(data, content_type, **arrays)
+        payload = call(partial(payload_of, data, content_type, **arrays))
         params = {**payload.options, "name": name, "labels": labels, **options}
         if target is not None:
             params["target"] = target
@@ -70,14 +69,18 @@ class Datasets:
         return self.wait(dataset, timeout=timeout) if wait else dataset
 
     def wait(self, dataset: Dataset | str, *, timeout: float | None = None) -> Dataset:
-        """Wait until the service has read a dataset."""
+        """Wait until the service has read a dataset and return it.
+
+        An invalid file raises `UnprocessableEntity`. After `timeout` seconds `WaitTimeout` is raised, and the service
+        continues to read.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         current = self.get(dataset) if isinstance(dataset, str) else dataset
         while not current.done:
             left = LONG_POLL_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"{current.id} is still {current.status} after {timeout:g} s")
-            current = self.get(current, wait=min(left, LONG_POLL_SECONDS))
+            current = self._get(current, min(left, LONG_POLL_SECONDS), deadline)
         if current.status == "invalid" and current.error is not None:
             problem = {**current["error"], "detail": current.error.message, "errors": current["errors"], "status": 422}
             raise UnprocessableEntity(problem, 422)
@@ -89,12 +92,14 @@ class Datasets:
 
     def get(self, dataset: Dataset | str, *, wait: float | None = None) -> Dataset:
         """Get a dataset. `wait`: seconds to wait until it has been read."""
-        request = Request("GET", path("v1", "datasets", id_of(dataset)), params={"wait": wait})
-        return Dataset(self._transport.json(request))
+        return self._get(dataset, wait, None)
 
     def delete(self, dataset: Dataset | str) -> Deleted:
         """Delete a dataset and free its bytes."""
-        return Deleted(self._transport.json(Request("DELETE", path("v1", "datasets", id_of(dataset)))))
+        response = self._transport.send(Request("DELETE", path("v1", "datasets", id_of(dataset))))
+        if not response.content:  # deleted, but the answer was lost
+            return Deleted({"id": id_of(dataset), "deleted": True, "bytes_freed": None})
+        return Deleted(document_of(response))
 
     def reread(self, dataset: Dataset | str, *, wait: bool = True, **options: Any) -> Dataset:
         """Read the stored file again with other options. Creates a new dataset, or returns the existing one with the
@@ -123,18 +128,20 @@ class Datasets:
         return Issues(self._transport.json(Request("GET", path("v1", "datasets", id_of(dataset), "issues"))))
 
     def content(self, dataset: Dataset | str) -> bytes:
-        """Download the uploaded file."""
+        """Download the uploaded file. A file that was uploaded compressed is decompressed."""
         response = self._transport.send(Request("GET", path("v1", "datasets", id_of(dataset), "content")))
         return response.content
 
-    def download(self, dataset: Dataset | str, target: str | Path) -> Path:
-        """Write the uploaded file to a path, without holding it in memory."""
-        request = Request("GET", path("v1", "datasets", id_of(dataset), "content"))
-        with self._transport.stream(request) as response:
-            with Path(target).open("wb") as file:
-                for piece in response.iter_bytes():
-                    file.write(piece)
-        return Path(target)
+    def download(self, dataset: Dataset | str, target: str | PathLike[str]) -> Path:
+        """Write the uploaded file, as it was uploaded, to a path, without holding it in memory.
+
+        A broken connection is resumed. The file appears when it is complete.
+        """
+        return self._transport.download(Request("GET", path("v1", "datasets", id_of(dataset), "content")), target)
+
+    def _get(self, dataset: Dataset | str, wait: float | None, deadline: float | None) -> Dataset:
+        request = Request("GET", path("v1", "datasets", id_of(dataset)), params={"wait": wait})
+        return Dataset(self._transport.json(request, deadline))
 
     def _sent(
         self, payload: Payload, params: dict[str, Any], on_progress: Callable[[UploadProgress], object] | None
@@ -150,7 +157,7 @@ class Datasets:
                 with payload.open() as file:
                     content = pieces(file, 0, payload.size, payload.size, on_progress)
                     arguments = request.arguments() | {"content": content}
-                    return dict((self._transport.send_once(**arguments)).json())
+                    return document_of(self._transport.send_once(**arguments))
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
                 # The service can have stored the file already. The resumed upload then finds it by its content and its
                 # options.

@@ -1,13 +1,16 @@
 # Written by `make sync-client` from hyperplane/_async. Do not edit it.
 """`client.models`: look at models, predict, evaluate, export and import them."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from hyperplane._shared.answers import Answer
 from hyperplane._shared.media_types import JSON
+from hyperplane._shared.payloads import payload_of
 from hyperplane._shared.requests import Request, id_of, path
 from hyperplane._shared.types import Evaluation, Model, ModelSummary, Weights
+from hyperplane._shared.waiting import call, read
 from hyperplane._sync.jobs import Job, Jobs
 from hyperplane._sync.pages import Pages
 from hyperplane._sync.predicting import predicted, row_request
@@ -67,10 +70,16 @@ class Models:
         return predicted(self._transport, path("v1", "models", id_of(ref), "predict"), rows, params)
 
     def predict_file(
-        self, ref: Any, content: bytes, headers: dict[str, str], *, accept: str = JSON, outputs: Any = None
+        self, ref: Any, file: Any, *, content_type: str | None = None, accept: str = JSON, outputs: Any = None
     ) -> bytes:
-        """Predict the rows of a file and return the answer as it is: CSV, ndjson, Arrow, ... by `accept`."""
-        sent = {**headers, "Accept": accept}
+        """Predict the rows of a file and return the answer as it is: CSV, ndjson, Arrow, ... by `accept`.
+
+        `file`: a path, bytes or a file object. Its suffix, or `content_type`, names the format.
+        """
+        payload = call(payload_of, file, content_type)
+        with payload.open() as opened:
+            content = read(opened, payload.size)
+        sent = {**payload.headers, "Accept": accept}
         place = path("v1", "models", id_of(ref), "predict")
         request = Request("POST", place, {"return": outputs}, sent, content=content, repeatable=True)
         return (self._transport.send(request)).content
@@ -108,24 +117,31 @@ class Models:
         """Get an evaluation with its curves."""
         return Evaluation(self._transport.json(Request("GET", path("v1", "evaluations", evaluation_id))))
 
-    def export(self, ref: Any, format: str, *, output: str | None = None, target: str | Path | None = None) -> bytes:
+    def export(
+        self, ref: Any, format: str, *, output: str | None = None, target: str | PathLike[str] | None = None
+    ) -> bytes:
         """Export a model as `json`, `npz`, `safetensors`, `onnx`, `liblinear`, `sql`, ... and write it to `target`."""
         params = {"format": format, "output": output}
         content = (
             self._transport.send(Request("GET", path("v1", "models", id_of(ref), "export"), params=params))
         ).content
         if target is not None:
-            Path(target).write_bytes(content)
+            call(Path(target).write_bytes, content)
         return content
 
     def import_(
-        self, name: str, content: bytes | BinaryIO | str | Path, *, format: str, content_type: str | None = None
+        self,
+        name: str,
+        content: bytes | BinaryIO | str | PathLike[str],
+        *,
+        format: str,
+        content_type: str | None = None,
     ) -> Model:
         """Import a model file as a new version of a name."""
-        if isinstance(content, str | Path):
-            content = Path(content).read_bytes()
+        if isinstance(content, str | PathLike):
+            content = call(Path(content).read_bytes)
         elif not isinstance(content, bytes):
-            content = content.read()
+            content = call(content.read)
         headers = {"Content-Type": content_type or IMPORT_TYPES.get(format, "application/octet-stream")}
         params = {"name": name, "format": format}
         request = Request("POST", path("v1", "models", "import"), params=params, headers=headers, content=content)

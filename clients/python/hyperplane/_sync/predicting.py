@@ -4,7 +4,7 @@
 from typing import Any
 
 from hyperplane._shared.payloads import is_frame
-from hyperplane._shared.requests import Request
+from hyperplane._shared.requests import Request, document_of
 from hyperplane._shared.rows import predicted_frame, rows_body
 from hyperplane._shared.types import Predictions
 from hyperplane._sync.transport import Transport
@@ -19,11 +19,9 @@ def row_request(place: str, rows: Any, params: dict[str, Any], headers: dict[str
     return Request("POST", place, params=params, headers=sent, json=body.json, content=body.content, repeatable=True)
 
 
-def predicted(
-    transport: Transport, place: str, rows: Any, params: dict[str, Any], headers: dict[str, str] | None = None
-) -> Any:
+def predicted(transport: Transport, place: str, rows: Any, params: dict[str, Any]) -> Any:
     """Predict rows. Returns a frame for a frame, else `Predictions`."""
-    response = transport.send(row_request(place, rows, params, headers))
+    response = transport.send(row_request(place, rows, params))
     if is_frame(rows):
         return predicted_frame(rows, response.content, response.headers.get("Content-Type", ""))
-    return Predictions(response.json())
+    return Predictions(document_of(response))

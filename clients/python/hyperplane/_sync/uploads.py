@@ -10,7 +10,7 @@ from hyperplane._shared.dataset_types import Upload
 from hyperplane._shared.errors import ApiError
 from hyperplane._shared.payloads import Payload
 from hyperplane._shared.progress import UploadProgress
-from hyperplane._shared.requests import Request, path
+from hyperplane._shared.requests import Request, document_of, path
 from hyperplane._shared.retries import PASSING, Backoff
 from hyperplane._shared.waiting import read, sleep
 from hyperplane._sync.transport import Transport
@@ -58,8 +58,7 @@ class Uploads:
         """Append bytes. Returns the dataset if the upload is complete now, else an empty dict."""
         headers = {"Content-Type": PART_TYPE, "Upload-Offset": str(offset), "Upload-Complete": f"?{complete:d}"}
         request = Request("PATCH", path("v1", "uploads", upload_id), headers=headers, content=content)
-        response = self._transport.send(request)
-        return {} if response.status_code == 204 else dict(response.json())
+        return _dataset_of(self._transport.send(request))
 
     def delete(self, upload_id: str) -> None:
         """Delete an upload and its bytes. A dataset that it became is kept."""
@@ -110,7 +109,11 @@ class Uploads:
         response = self._transport.send_once(
             method="PATCH", url=path("v1", "uploads", upload_id), headers=headers, content=content
         )
-        return {} if response.status_code == 204 else dict(response.json())
+        return _dataset_of(response)
+
+
+def _dataset_of(response: httpx.Response) -> dict[str, Any]:
+    return {} if response.status_code == 204 else document_of(response)
 
 
 def pieces(file: BinaryIO, offset: int, end: int, size: int, on_progress: OnUpload | None) -> Iterator[bytes]:

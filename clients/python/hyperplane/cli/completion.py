@@ -1,11 +1,10 @@
 """Completion scripts for bash, zsh and fish, made from the commands: `hyperplane-client completion bash`."""
 
-import sys
-
 from hyperplane.cli.options import COMMON, Verb, parameters_of
 
-__all__ = ["completion_script"]
+__all__ = ["SHELLS", "completion_script"]
 
+SHELLS = ("bash", "zsh", "fish")
 BASH = """\
 _{name}() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" words="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" found=""
@@ -22,15 +21,12 @@ complete -o filenames -F _{name} {program}"""
 ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
-def completion_script(program: str, verbs: list[Verb], shell: str) -> str | None:
-    """Return the script of a shell; None, with a note, for an unknown one."""
-    if shell in ("bash", "zsh"):
-        script = BASH.format(name=program.replace("-", "_"), program=program, cases=_cases(verbs))
-        return ZSH + script if shell == "zsh" else script
+def completion_script(program: str, verbs: list[Verb], shell: str) -> str:
+    """Return the script of a shell."""
     if shell == "fish":
         return "\n".join(_fish(program, verbs))
-    print(f'usage: eval "$({program} completion bash)"; also zsh and fish', file=sys.stderr)
-    return None
+    script = BASH.format(name=program.replace("-", "_"), program=program, cases=_cases(verbs))
+    return ZSH + script if shell == "zsh" else script
 
 
 def _flags(verb: Verb) -> str:
@@ -41,7 +37,7 @@ def _flags(verb: Verb) -> str:
 def _cases(verbs: list[Verb]) -> str:
     """Write the alternatives: the first words, the words of groups, then the flags of each command."""
     firsts = " ".join(dict.fromkeys(verb.words[0] for verb in verbs))
-    lines = [f'        "") found="{firsts} completion" ;;']
+    lines = [f'        "") found="{firsts}" ;;']
     groups: dict[str, list[str]] = {}
     for verb in verbs:
         if len(verb.words) > 1:

@@ -97,7 +97,7 @@ def build_parser(program: str, verbs: list[Verb]) -> argparse.ArgumentParser:
 def _add(command: argparse.ArgumentParser, parameter: Parameter) -> None:
     text = parameter.option.help.replace("%", "%%")
     if parameter.required:
-        command.add_argument(parameter.name, type=parameter.kind, help=text)
+        command.add_argument(parameter.name, type=parameter.kind, choices=parameter.option.choices or None, help=text)
         return
     default = os.environ.get(parameter.option.variable or "", parameter.default)
     if parameter.kind is bool:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperplane._shared.types import JobState
+from hyperplane._shared.types import Certificate, JobState, Metrics
 from hyperplane.cli.shell import Shell, UsageError
 
-__all__ = ["JOB_FIELDS", "existing", "given", "parsed", "show_outcome", "stem_of", "written"]
+__all__ = ["JOB_FIELDS", "existing", "given", "parsed", "show_figures", "show_outcome", "stem_of", "written"]
 
 JOB_FIELDS = ("id", "type", "status", "progress", "model", "model_id", "relative_gap", "error")
 OUTCOME_FIELDS = ("id", "status", "model", "model_id", "relative_gap")
@@ -25,13 +25,20 @@ def show_outcome(shell: Shell, job: Mapping[str, Any], fields: Sequence[str] = O
         shell.show_json(done)
         return 0
     shell.show(done, fields)
-    if done.certificate is not None:
-        print(f"certificate   {done.certificate}")
-    test: Any = (done.metrics.get("test") if done.metrics else None) or {}
+    show_figures(shell, done.certificate, done.metrics)
+    return 0
+
+
+def show_figures(shell: Shell, certificate: Certificate | None, metrics: Metrics | None) -> None:
+    """Print a certificate and the metrics on test rows. JSON has them already."""
+    if shell.output == "json":
+        return
+    if certificate is not None:
+        print(f"certificate   {certificate}")
+    test: Any = (metrics.get("test") if metrics else None) or {}
     shown = [f"{name} {value:.4g}" for name, value in test.items() if isinstance(value, float)]
     if shown:
         print(f"test          {', '.join(shown)}")
-    return 0
 
 
 def written(shell: Shell, content: bytes, to: str | None) -> None:

@@ -2,20 +2,23 @@
 
 import getpass
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import hyperplane
-from hyperplane._shared.media_types import CSV, JSON, file_headers
+from hyperplane._shared.media_types import CSV, JSON
 from hyperplane.cli.options import Option, Verb
 from hyperplane.cli.report import model_report
 from hyperplane.cli.shell import Shell, UsageError, save_login
-from hyperplane.cli.steps import JOB_FIELDS, existing, given, parsed, show_outcome, stem_of, written
+from hyperplane.cli.steps import JOB_FIELDS, existing, given, parsed, show_figures, show_outcome, stem_of, written
 
 __all__ = ["VERBS"]
 
 DATASET_FIELDS = ("id", "name", "status", "n_rows", "n_features", "task_hint", "deduplicated")
-MODEL_FIELDS = ("id", "name", "version", "task", "solver", "converged", "certificate", "created_at", "aliases")
+MODEL_FIELDS = ("id", "name", "version", "task", "solver", "converged", "relative_gap", "created_at", "aliases")
+LARGEST_PAGE = 200
+"""Items of a page, at most: the limit of the service. A longer list has several pages."""
 
 Data = Annotated[str, Option("File to train on (its suffix names the format), or the id of a dataset (ds_…).")]
 Target = Annotated[str | None, Option("Column to predict, by name or number. Default: the service's choice.")]
@@ -102,8 +105,8 @@ def jobs_ls(
     limit: Annotated[int, Option("Number of jobs.")] = 20,
 ) -> int:
     """List jobs, newest first."""
-    page = shell.client.jobs.list(limit=limit, **given(status=status, type=type_)).page()
-    shell.show_list(page.data, ("id", "type", "status", "progress", "model", "relative_gap", "created_at"))
+    jobs = shell.client.jobs.list(limit=min(limit, LARGEST_PAGE), **given(status=status, type=type_))
+    shell.show_list(islice(jobs, limit), ("id", "type", "status", "progress", "model", "relative_gap", "created_at"))
     return 0
 
 
@@ -130,15 +133,17 @@ def models_ls(
     limit: Annotated[int, Option("Number of models.")] = 20,
 ) -> int:
     """List models, newest first."""
-    page = shell.client.models.list(limit=limit, **given(name=name)).page()
+    models = shell.client.models.list(limit=min(limit, LARGEST_PAGE), **given(name=name))
     fields = ("id", "name", "version", "task", "solver", "relative_gap", "headline.name", "headline.value")
-    shell.show_list(page.data, fields)
+    shell.show_list(islice(models, limit), fields)
     return 0
 
 
 def models_get(shell: Shell, model: Ref) -> int:
-    """Show a model."""
-    shell.show(shell.client.models.get(model), MODEL_FIELDS)
+    """Show a model, its certificate and its metrics on test rows."""
+    found = shell.client.models.get(model)
+    shell.show(found, MODEL_FIELDS)
+    show_figures(shell, found.certificate, found.metrics)
     return 0
 
 
@@ -172,13 +177,10 @@ def predict(
     to: Annotated[str | None, Option("File to write. Default: standard output.")] = None,
 ) -> int:
     """Predict the rows of a file: CSV, or JSON with `-o json`."""
-    if file == "-":
-        content, headers = sys.stdin.buffer.read(), {"Content-Type": CSV}
-    else:
-        path = Path(existing(file))
-        content, headers = path.read_bytes(), file_headers(path.name)
+    rows = sys.stdin.buffer.read() if file == "-" else existing(file)
+    content_type = CSV if file == "-" else None
     accept = JSON if shell.output == "json" else CSV
-    found = shell.client.models.predict_file(model, content, headers, accept=accept, outputs=outputs)
+    found = shell.client.models.predict_file(model, rows, content_type=content_type, accept=accept, outputs=outputs)
     written(shell, found, to)
     return 0
 

@@ -32,7 +32,7 @@ def asked(method: str, path: str, kind: str = "http") -> tuple[dict[str, Any], l
     return one, sent
 
 
-PAGES = ["/docs", "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"]
+PAGES = ["/docs", "/openapi.json", "/openapi-3.0.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"]
 
 
 @pytest.mark.parametrize("path", PAGES)
