@@ -32,6 +32,9 @@ MAX_HEADER_BYTES = 1 << 30
 """Maximum bytes of a header that is read. Larger: a damaged file can cost more memory. Set by hand; no measurement is
 recorded."""
 
+MEANS = "explain.means"
+"""Name of the array with the mean of each feature over the training rows."""
+
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
 Content = mmap.mmap | memoryview
 """The bytes of a model file: mapped, or a part of another file."""
@@ -90,12 +93,17 @@ class ModelFile:
     """A score above the first k thresholds predicts `classes[k]`. Ordinal models with ranks have them, and binary
     models with a tuned threshold; None: the threshold of a binary model is 0."""
     extra: dict[str, Array]
-    """Arrays of `preprocess` and `calibration` by their full names."""
+    """Arrays of `preprocess` and `calibration` by their full names, and the means of the features."""
     bytes: int
     content: Content | None = None
     """The whole file, for arrays that are read on demand; None: the model does not come from a file."""
     start: int = 0
     """Offset of the arrays in `content`."""
+
+    @property
+    def means(self) -> Array | None:
+        """Return the mean of each feature over the training rows, in raw units; None: it is not known."""
+        return self.extra.get(MEANS)
 
     @cached_property
     def set_arrays(self) -> dict[str, Array]:
@@ -133,7 +141,9 @@ def decode(content: Content) -> ModelFile:
             raise CorruptModel("the file is damaged: its bytes have another hash")
     header, start = _header(content, length), _start(length)
     rest: dict[str, Any] = {"bytes": len(content), "content": content, "start": start}
-    extra = _views(content, start, header, ("preprocess.", "calibration."))
+    extra = _views(content, start, header, ("preprocess.", "calibration.", MEANS))
+    if MEANS in extra and extra[MEANS].shape != (header.n_features,):
+        raise CorruptModel("the means of the features have the wrong shape")
     if header.task == "multiclass":
         k = len(header.classes)
         coef = _view(content, start, header, "coef", [k, header.n_features])

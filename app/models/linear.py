@@ -67,6 +67,20 @@ def contributions(matrix: Matrix, weights: Array, column_of: Array | None = None
     return products if column_of is None else _by_column(products, column_of)
 
 
+def centred(matrix: Matrix, weights: Array, means: Array, column_of: Array | None = None) -> Matrix:
+    """Return the contribution of each feature (or column) relative to the mean row: weight * (value - mean).
+
+    A CSR matrix without `column_of` gives those of the stored entries only.
+    """
+    if not is_sparse(matrix):
+        return contributions(matrix - means, weights, column_of)
+    if column_of is None:
+        shifted = sp.csr_array((matrix.data - means[matrix.indices], matrix.indices, matrix.indptr), shape=matrix.shape)
+        return contributions(shifted, weights)
+    of_mean = np.bincount(column_of, weights * means, minlength=int(column_of[-1]) + 1)
+    return contributions(matrix, weights, column_of) - of_mean
+
+
 def row_sums(matrix: Matrix) -> Array:
     """Sum each row from its first entry to its last."""
     if is_sparse(matrix):

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from app.errors import Invalid, invalid_field
-from app.models.file import Header
+from app.models.file import MEANS, Header
 from app.names import check_text
 from app.tabular.types import Array
 
@@ -20,7 +20,7 @@ MAX_LABEL = 2**53
 """Largest numeric label: float64 represents all integers up to it exactly."""
 MAX_NUMBER = 1e300
 """Largest number in the card: all databases and JSON readers can represent it."""
-EXTRA = ("preprocess.", "calibration.", "sets.")
+EXTRA = ("preprocess.", "calibration.", "sets.", MEANS)
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Parts:
                 detail = "only binary models and ordinal models with classes have thresholds; remove them"
                 raise invalid_field("thresholds", "unexpected", detail)
             _expect_shape("thresholds", arrays, (1,))
+        if MEANS in arrays:
+            _expect_shape(MEANS, arrays, (width,))
         for name, array in arrays.items():
             if name not in ("coef", "intercept", "thresholds") and not name.startswith(EXTRA):
                 raise invalid_field(name[:64], "unknown_array", "is not an array of a model")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,15 @@ def _usual(outputs: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...
     return tuple(name for name in outputs if name in default)
 
 
+class Products(NamedTuple):
+    """Contributions of the rows that share a vector of weights."""
+
+    numbers: Array
+    """Numbers of the rows."""
+    weights: Array
+    added: Matrix
+
+
 @dataclass
 class Scored:
     """Rows with their scores. Outputs are computed on demand."""
@@ -75,12 +84,14 @@ class Scored:
     warnings: Sequence[Mapping[str, str]] = ()
 
     def columns(self, wanted: Sequence[str]) -> dict[str, Sequence[Any] | Array]:
-        """Return one value per row for each requested output. Contributions include the intercept."""
+        """Return one value per row for each requested output. Contributions include what is to be added to them."""
         columns: dict[str, Sequence[Any] | Array] = {}
         for name in wanted:
             columns[name] = getattr(self, name if name != "scores" else "all_scores")
             if name == "contributions":
                 columns["intercept"] = self.intercept
+                if self.base_score is not None:
+                    columns["base_score"] = self.base_score
         return columns
 
     @cached_property
@@ -144,12 +155,13 @@ class Scored:
 
     @property
     def contributions(self) -> Sequence[Any]:
-        """Return the contribution of each column. Added in this order, and then the intercept, they give the score."""
+        """Return the contribution of each column, relative to the training mean if it is known. Added in this order,
+        and then the intercept, they give the score."""
         names = self.features.names
         if not names and not linear.is_sparse(self.matrix):
-            return [values.tolist() for _, values in self.parts(self.features.column_of)]
+            return [values.tolist() for _, values in self._entries(self._products)]
         shown = []
-        for indices, values in self.parts(self.features.column_of):
+        for indices, values in self._entries(self._products):
             if names:
                 shown.append({names[j]: value for j, value in zip(indices.tolist(), values.tolist(), strict=True)})
             else:
@@ -158,22 +170,55 @@ class Scored:
 
     @property
     def intercept(self) -> Array:
-        """Return the intercept of the score in each row."""
-        if self.scores.ndim == 1:
-            return np.full(len(self.scores), self.model.intercept)
-        return np.asarray(self.model.intercept)[self.best]
+        """Return what is added to the contributions of each row: the intercept of the model; relative to the training
+        mean, the rest of the score, which is `base_score` and what the row leaves out of a sparse model."""
+        if self.model.means is None:
+            return self._of_class(self.model.intercept)
+        sums = np.empty(len(self.scores))
+        for numbers, _, products in self._products:
+            sums[numbers] = linear.row_sums(products)
+        return self.score - sums
 
-    def parts(self, column_of: Array | None = None) -> list[tuple[Array, Array]]:
-        """Yield the features (or columns) of each row, ascending, and their contributions."""
-        found: list[tuple[Array, Array]] = [(_NONE, _NONE)] * len(self.scores)
+    @cached_property
+    def base_score(self) -> Array | None:
+        """Return the score of the training mean, for the class of each row; None: the mean is not known."""
+        model = self.model
+        if model.means is None:
+            return None
+        found = linear.scores(model.means[None], model.coef, model.intercept, self.features.column_of)[0]
+        return self._of_class(found)
+
+    @cached_property
+    def _products(self) -> list["Products"]:
+        return self.products(self.features.column_of)
+
+    def products(self, column_of: Array | None = None) -> list["Products"]:
+        """Return the contributions of the features, or columns: of the rows of each predicted class."""
+        found, means = [], self.model.means
         best = self.best if self.scores.ndim == 2 else np.zeros(len(self.scores), dtype=np.int64)
         for k in np.unique(best):
             weights = self.model.coef if self.scores.ndim == 1 else self.model.coef[k]
             numbers = np.flatnonzero(best == k)
-            products = linear.contributions(self.matrix[numbers], weights, column_of)
+            if means is None:
+                added = linear.contributions(self.matrix[numbers], weights, column_of)
+            else:
+                added = linear.centred(self.matrix[numbers], weights, means, column_of)
+            found.append(Products(numbers, weights, added))
+        return found
+
+    def _entries(self, parts: list["Products"]) -> list[tuple[Array, Array]]:
+        """Return the features (or columns) of each row, ascending, and their contributions."""
+        found: list[tuple[Array, Array]] = [(_NONE, _NONE)] * len(self.scores)
+        for numbers, _, products in parts:
             for position, number in enumerate(numbers.tolist()):
                 found[number] = linear.entries(products, position)
         return found
+
+    def _of_class(self, values: float | Array) -> Array:
+        """Return the value of the model, or of the predicted class, for each row."""
+        if self.scores.ndim == 1:
+            return np.full(len(self.scores), values)
+        return np.asarray(values)[self.best]
 
     def _of_best(self, values: Array) -> Array:
         return np.take_along_axis(values, self.best[:, None], axis=1)[:, 0]

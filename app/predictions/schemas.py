@@ -84,8 +84,10 @@ SAID_OF = {
     "score_error_bound": "Largest possible difference between this score and the score of the exact optimum of the "
     "training problem, from the certificate, rounding included; null: nothing is proved.",
     "label_certain": "True if the exact optimum provably predicts the same label; null: nothing is proved.",
-    "contributions": "What each column adds to the score. Added from first to last, and then the intercept, they give "
-    "exactly the score. In the form of the row: by name, in order, or {indices, values}.",
+    "contributions": "What each column adds to the score of the average training row: weight * (value - mean). Added "
+    "from first to last, and then `intercept`, they give the score, up to one rounding. A model without stored means "
+    "has weight * value, and the sum is exact; `relative_to` says which. In the form of the row: by name, in order, or "
+    "{indices, values}.",
     "set": "Prediction set of the requested `coverage`: the labels that are not excluded, or {low, high} of a number "
     "(null: no bound). Only of models that were trained with `cross_validation`.",
 }
@@ -144,7 +146,16 @@ PREDICTION: dict[str, Any] = {
     "description": "Prediction of a row: the outputs that the request lists.",
     "properties": {
         **{name: {**schema, "description": SAID_OF[name]} for name, schema in PREDICTION_TYPES.items()},
-        "intercept": {"type": "number", "description": "Intercept of the score, together with `contributions`."},
+        "intercept": {
+            "type": "number",
+            "description": "With `contributions`: what is added to them to give the score. Relative to zero it is the "
+            "intercept; relative to the training mean it is `base_score`, up to rounding, and for {indices, values} "
+            "also what the features that are left out contribute.",
+        },
+        "base_score": {
+            "type": "number",
+            "description": "With `contributions` relative to the training mean: the score of the mean.",
+        },
     },
 }
 ANSWERED_BY: dict[str, Any] = {
@@ -152,8 +163,15 @@ ANSWERED_BY: dict[str, Any] = {
     "name": {"type": "string", "description": "Name of the model."},
     "version": {"type": "integer", "description": "Version number."},
 }
+RELATIVE_TO: dict[str, Any] = {
+    "type": "string",
+    "enum": ["training_mean", "zero"],
+    "description": "What contributions are relative to: the mean of the training rows, or `zero` for a model that has "
+    "no stored means (imported, or trained by an older version).",
+}
 RESPONSE_PROPERTIES: dict[str, Any] = {
     **ANSWERED_BY,
+    "relative_to": {**RELATIVE_TO, "description": f"With `contributions`. {RELATIVE_TO['description']}"},
     "classes": {
         "type": "array",
         "items": LABEL,
@@ -274,7 +292,10 @@ CONTRIBUTION: dict[str, Any] = {
     "required": ["feature", "contribution"],
     "properties": {
         "feature": {"type": "string", "description": "Name of the feature, or its number if it has no name."},
-        "contribution": {"type": "number", "description": "What the feature adds to the score."},
+        "contribution": {
+            "type": "number",
+            "description": "What the feature adds to the score: weight * (value - training mean).",
+        },
     },
 }
 EXPLANATION: dict[str, Any] = {
@@ -284,7 +305,12 @@ EXPLANATION: dict[str, Any] = {
     "properties": {
         "label": {**LABEL, "description": SAID_OF["label"]},
         "score": {"type": "number", "description": SAID_OF["score"]},
-        "intercept": {"type": "number", "description": "Intercept of the score."},
+        "base_score": {
+            "type": "number",
+            "description": "Score of the training mean (relative to zero: the intercept). `base_score`, all "
+            "`contributions` and `others` add up to `score`.",
+        },
+        "intercept": {"type": "number", "description": "The same number as `base_score`, for older clients."},
         "contributions": {
             "type": "array",
             "items": {"$ref": f"{COMPONENT}Contribution"},
@@ -307,6 +333,7 @@ EXPLAIN_RESPONSE: dict[str, Any] = {
     "required": ["model", "name", "version", "explanations"],
     "properties": {
         **ANSWERED_BY,
+        "relative_to": RELATIVE_TO,
         "explanations": {
             "type": "array",
             "items": {"$ref": f"{COMPONENT}Explanation"},

@@ -47,6 +47,8 @@ def predict_with(
     headers = headers_of(model, scored)
     if not NEED_CLASSES.isdisjoint(outputs):
         said["classes"] = model.file.header.classes
+    if "contributions" in outputs:
+        said["relative_to"] = headers["X-Relative-To"] = relative_to(scored)
     columns = scored.columns(outputs if level is None else [name for name in outputs if name != SET])
     if level is not None:
         columns[SET] = model.sets.answer(request.rows, scored.matrix, level)
@@ -79,6 +81,11 @@ def about(model: ServedModel, scored: Scored) -> dict[str, Any]:
     """Return the fields of the response about the model and all rows."""
     said: dict[str, Any] = {"model": model.id, "name": model.name, "version": model.version}
     return {**said, "warnings": scored.warnings} if scored.warnings else said
+
+
+def relative_to(scored: Scored) -> str:
+    """Return what contributions are relative to."""
+    return "zero" if scored.model.means is None else "training_mean"
 
 
 def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:

@@ -237,11 +237,13 @@ def test_a_row_is_explained_by_its_strongest_features(service: Service) -> None:
     assert answer.status_code == 200, answer.text
     document = answer.json()
     assert (document["name"], document["version"]) == ("words", 1)
+    assert document["relative_to"] == "training_mean"
     for row, one in zip(X, document["explanations"], strict=False):
-        added = row * np.array(weights["coef"])
+        added = (row - X.mean(axis=0)) * np.array(weights["coef"])
         strongest = np.argsort(-np.abs(added))[:2]
         assert [part["feature"] for part in one["contributions"]] == [NAMES[j] for j in strongest]
-        assert [part["contribution"] for part in one["contributions"]] == added[strongest].tolist()
+        found = [part["contribution"] for part in one["contributions"]]
+        assert found == pytest.approx(added[strongest].tolist(), rel=1e-12)
         total = sum(part["contribution"] for part in one["contributions"]) + one["others"]["contribution"]
         assert total + one["intercept"] == pytest.approx(one["score"], rel=1e-12, abs=1e-12)
         assert one["others"]["count"] == 3

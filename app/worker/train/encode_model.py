@@ -10,8 +10,10 @@ from app.jobs.admission import MOST_FOLD_BYTES
 from app.jobs.repository import Claim
 from app.models import file
 from app.preprocess.categorical import OneHot
+from app.preprocess.column_figures import rows_at_once
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.pipeline_document import to_document
+from app.tabular.frame import blocks_of
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train.calibrate import Calibrated
@@ -26,9 +28,10 @@ def encode_model(
     calibrated: Calibrated | None = None,
     sets: tuple[dict[str, Any], dict[str, Array]] | None = None,
     threshold: float | None = None,
+    means: Array | None = None,
 ) -> bytes:
-    """Encode the model file. `sets`: header and arrays of its prediction sets. `threshold`: tuned, of a binary
-    model."""
+    """Encode the model file. `sets`: header and arrays of its prediction sets. `threshold`: tuned, of a binary model.
+    `means`: of the features, for explanations."""
     names = [column["name"] for column in work.dataset.columns if column["role"] == "feature"]
     coef, intercept, document = result.coef, result.intercept, None
     extra: dict[str, Array] = {}
@@ -60,7 +63,27 @@ def encode_model(
     thresholds = result.thresholds if threshold is None else np.array([threshold])
     if thresholds is not None:
         arrays["thresholds"] = thresholds
+    if means is not None:
+        arrays[file.MEANS] = means
     return file.encode(header, arrays)
+
+
+def training_means(work: Work) -> Array | None:
+    """Return the mean of each feature over the training rows, in raw units; None: a mean is not finite."""
+    X, weight = work.train.X, work.train.weight
+    counted = np.ones(X.shape[0]) if weight is None or not weight.any() else np.asarray(weight, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(X, np.ndarray):
+            sums = np.zeros(X.shape[1])
+            for start, block in blocks_of(X, rows_at_once(X.shape[1])):
+                sums += counted[start : start + len(block)] @ block.astype(np.float64, copy=False)
+        else:
+            sums = np.asarray(X.T @ counted, dtype=np.float64)
+        means: Array = sums / counted.sum()
+        if work.pipeline is not None:
+            shift, scale = work.pipeline.solver_units
+            means = means * scale + shift
+    return means if np.isfinite(means).all() else None
 
 
 def encode_interim(work: Work, claim: Claim, report: solvers.StepReport) -> bytes | None:

@@ -20,7 +20,7 @@ from app.worker.patience import insist
 from app.worker.stored_proof import encode_proof
 from app.worker.train.calibrate import calibration_of
 from app.worker.train.cross_validation import Validation, judged_again
-from app.worker.train.encode_model import encode_model
+from app.worker.train.encode_model import encode_model, training_means
 from app.worker.train.fold_models import FoldModels, fold_models
 from app.worker.train.held_out import final_error
 from app.worker.train.load import Work
@@ -76,7 +76,8 @@ def store_model(
     sets = fold_models(work, validation, is_tuned=card.get("tuning") is not None)
     card["sets"] = sets.told if isinstance(sets, FoldModels) else sets
     parts = sets.parts if isinstance(sets, FoldModels) else None
-    content = encode_model(work, result, card, calibration, parts, None if threshold is None else threshold.value)
+    limit = None if threshold is None else threshold.value
+    content = encode_model(work, result, card, calibration, parts, limit, training_means(work))
     proof = encode_proof(result, with_weights=work.pipeline is not None)
     insist(
         claim,

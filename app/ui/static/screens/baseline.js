@@ -5,7 +5,7 @@ import { DataTable } from '../chart.js';
 import { Field } from '../parts.js';
 import { LOWER_IS_BETTER, metricNames, metricText, metricTitle } from './model_parts.js';
 
-// What is reached without a model: always the most frequent class, or always the mean.
+// What is reached without a model: always the most frequent class, or always the mean. Older models do not store it.
 function withoutModel(metrics) {
   if (!metrics) return null;
   if (metrics.confusion) {
@@ -20,7 +20,7 @@ function withoutModel(metrics) {
 
 export function Baseline({ model, versions }) {
   const part = model.metrics.test ? 'test' : 'train';
-  const plain = withoutModel(model.metrics[part]);
+  const plain = model.metrics.baseline || withoutModel(model.metrics[part]);
   const others = versions.filter((one) => one.id !== model.id);
   const [chosen, setChosen] = useState(plain ? 'none' : others[0]?.id || 'none');
   const other = useResource(chosen === 'none' ? null : `v1/models/${chosen}`);

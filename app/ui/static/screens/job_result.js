@@ -4,7 +4,7 @@ import { address } from '../api.js';
 import { ChosenC } from '../cv_curve.js';
 import { bytes, gap, number, plural } from '../format.js';
 import { Card, Stat } from '../parts.js';
-import { MetricsTable, Notices } from './model_parts.js';
+import { Decision, MetricsTable, Notices } from './model_parts.js';
 
 export function JobResult({ job, result }) {
   const certificate = result.model_certificate || result.certificate;  // of a search: the certificate is about C
@@ -17,6 +17,7 @@ export function JobResult({ job, result }) {
         <span>Recomputed gap ${gap(result.relative_gap)}.</span></div>`}
       ${result.output && html`<p>${plural(result.predicted, 'row')} predicted, ${number(result.failed)} failed. <a href=${address(`v1/jobs/${job.id}/output`).href}>Download ${result.format} (${bytes(result.output.bytes)})</a></p>`}
       ${result.metrics && html`<${MetricsTable} metrics=${result.metrics.train ? result.metrics : { evaluated: result.metrics }} />`}
+      <${Decision} metrics=${result.metrics} threshold=${result.threshold} />
       <${Notices} items=${result.warnings} />
     </div>
   </${Card}>`;

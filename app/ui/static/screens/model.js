@@ -10,7 +10,7 @@ import { go, href } from '../router.js';
 import { can } from '../session.js';
 import { Aliases } from './aliases.js';
 import { Baseline } from './baseline.js';
-import { MetricsTable, metricText, metricTitle, Notices } from './model_parts.js';
+import { Decision, MetricsTable, metricText, metricTitle, Notices } from './model_parts.js';
 import { Calibration, Confusion, Curves } from './model_charts.js';
 
 const TABS = [['report', 'Report'], ['weights', 'Weights'], ['aliases', 'Aliases'], ['lineage', 'Lineage']];
@@ -96,7 +96,7 @@ function Report({ model, versions }) {
   const [rows, setRows] = useState(model.metrics.test ? 'test' : 'train');
   const metrics = model.metrics[rows];
   if (!metrics) return html`<${Card}><${Empty} title="No metrics">An imported model has none. Evaluate it on a dataset: a job of type evaluate.</${Empty}></${Card}>`;
-  return html`<${Card} title="Metrics"><${Baseline} model=${model} versions=${versions} /></${Card}>
+  return html`<${Card} title="Metrics"><${Baseline} model=${model} versions=${versions} /><${Decision} metrics=${model.metrics} classes=${model.classes} threshold=${model.threshold} /></${Card}>
     ${metrics.confusion && html`<${Card} title="Confusion" actions=${model.metrics.test && html`<${Segmented} label="Rows" value=${rows} options=${[['test', 'Test'], ['train', 'Train']]} onChange=${setRows} />`}><${Confusion} confusion=${metrics.confusion} /></${Card}>`}
     ${model.curves && html`<${Card} title="Curves" note=${`on the ${model.curves.rows} rows`}><${Curves} curves=${model.curves} metrics=${model.metrics[model.curves.rows]} /></${Card}>`}
     ${metrics.calibration_curve && html`<${Card} title="Calibration" note="are the probabilities honest?"><${Calibration} curve=${metrics.calibration_curve} /></${Card}>`}

@@ -109,13 +109,15 @@ function Answer({ answer, model }) {
       ${Number.isFinite(one.probability) && html`<${Stat} label="Probability" value=${percent(one.probability)} note=${model.task === 'binary' ? html`of <bdi>${String(model.classes[1])}</bdi>` : 'of the label'} />`}</dl>
     ${one.label_certain === true && html`<div class="notice good-notice"><strong>Certain.</strong> The exact optimum gives the same label.</div>`}
     ${one.label_certain === false && html`<div class="notice warning"><strong>Not certain.</strong> Nearer to the boundary than the certificate can tell. Train to a smaller tol to decide it.</div>`}
-    ${contributions.length > 0 && html`<div class="stack tight"><h3>What each column adds to the score</h3><${Bars} caption="Contributions to the score" rows=${[...contributions.slice(0, 15).map(([name, value]) => ({ name, value })), ...(one.intercept ? [{ name: '(intercept)', value: one.intercept }] : [])]} />
-      <${DataTable} caption="contributions" table=${{ columns: ['column', 'contribution'], rows: () => [...contributions, ['(intercept)', one.intercept]] }} /></div>`}
+    ${contributions.length > 0 && html`<div class="stack tight"><h3>${one.base_score === undefined ? 'What each column adds to the score' : 'What each column adds to the score of an average row'}</h3><${Bars} caption="Contributions to the score" rows=${[...contributions.slice(0, 15).map(([name, value]) => ({ name, value })), ...(one.intercept ? [{ name: baseName(one), value: one.intercept }] : [])]} />
+      <${DataTable} caption="contributions" table=${{ columns: ['column', 'contribution'], rows: () => [...contributions, [baseName(one), one.intercept]] }} /></div>`}
     ${answer.warnings?.map((warning) => html`<div class="notice warning"><code>${warning.code}</code> <bdi>${warning.detail}</bdi></div>`)}
     <p class="fine">answered by ${answer.name}:${answer.version}</p>
     <${Announce} text=${`Label ${one.label}, score ${number(one.score, 3)}`} />
   </div>`;
 }
+
+const baseName = (one) => (one.base_score === undefined ? '(intercept)' : '(average row)');
 
 // By name; of a model whose features have none, by number.
 function named(contributions) {
