@@ -17,13 +17,13 @@ from app.jobs.admission import Admission
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
 from app.jobs.job_types import Job, JobRequest, JobTypeName
 from app.jobs.repository import Filters
-from app.jobs.response_schemas import Event, JobSummary, Trace, Validation
+from app.jobs.response_schemas import Event, JobSummary, JobView, Trace, Validation
 from app.jobs.schemas import Task
 from app.jobs.submission import error_items
 from app.names import Name
 from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
-from app.web.fields import JobInPath, LastEventId
+from app.web.fields import JobInPath, LastEventId, View
 from app.web.idempotency import InOnce, Once
 from app.web.long_poll import DoneWatch, PreferWait, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
@@ -41,7 +41,7 @@ ASKED = problems(404, 409, 413, 415, 507)
     "",
     status_code=201,
     operation_id="create_job",
-    response_model=Job,
+    response_model=Job | JobView,
     responses={200: {"model": Validation, "description": "With `validate_only`."}, **problems(400, 409, 413, 415, 507)},
 )
 async def create_job(
@@ -53,10 +53,12 @@ async def create_job(
     validate_only: Annotated[
         bool, Query(description="Check the request and estimate its cost. Nothing is queued.")
     ] = False,
-) -> Job | JSONResponse:
+    view: View = "full",
+) -> Job | JobView | JSONResponse:
     """Queue a job. With `Prefer: wait=N` the response is sent when the job is done, or after N seconds."""
     if not validate_only:
-        return await queue_job(body, context, response, once, prefer)
+        job = await queue_job(body, context, response, once, prefer)
+        return job if view == "full" or job.webhook is not None else JobView.of(vars(job))
     judged = await run_in_threadpool(_validate, context, body)
     return JSONResponse(Validation.model_validate(judged).model_dump(mode="json"))
 
@@ -112,10 +114,11 @@ def list_jobs(
         return Listing[JobSummary].model_validate(listing(request, response, page, rows, service.summarize))
 
 
-@router.get("/{job_id}", operation_id="get_job", responses=problems(404))
-async def get_job(job_id: JobInPath, context: InContext, wait: Wait = 0) -> Job:
+@router.get("/{job_id}", operation_id="get_job", response_model=Job | JobView, responses=problems(404))
+async def get_job(job_id: JobInPath, context: InContext, wait: Wait = 0, view: View = "full") -> Job | JobView:
     """Get a job. With `wait=N` the response is sent when `done` is true, or after N seconds."""
-    return Job.model_validate(await wait_until_done(context.part(DoneWatch), job_id, _look(context, job_id), wait))
+    found = await wait_until_done(context.part(DoneWatch), job_id, _look(context, job_id), wait)
+    return Job.model_validate(found) if view == "full" else JobView.of(found)
 
 
 @router.post("/{job_id}/cancel", operation_id="cancel_job", responses=ASKED, dependencies=[Depends(no_body)])

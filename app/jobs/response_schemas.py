@@ -1,5 +1,6 @@
 """Response schemas of `/v1/jobs`: a job, its events and its convergence curve. result_schemas.py has the results."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -7,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import ErrorItem
 from app.models.metrics.schemas import Figures
+from app.models.metrics.summary import brief_metrics, brief_threshold, brief_warnings
 from app.web.described import described_as
 from app.web.fields import CreatedAt, DatasetId, JobId, LabelsShown
 from app.webhooks.schemas import NewWebhook
@@ -94,6 +96,52 @@ class JobFields(BaseModel):
     created_at: CreatedAt
     started_at: datetime | None = Field(description="Time when a worker first started the job; null: none has.")
     finished_at: FinishedAt
+
+
+class JobView(BaseModel):
+    """A job with its main figures only: `view=summary`."""
+
+    id: JobId
+    type: JobTypeShown
+    status: str = Field(description="State of the job: queued, running, paused, succeeded, failed or cancelled.")
+    done: Done
+    dataset_id: DatasetId
+    model: ModelNameShown
+    model_id: ModelIdShown
+    relative_gap: RelativeGap
+    result: dict[str, Any] | None = Field(
+        description="The main figures of the result, under the names that they have there: `task`, `solver`, "
+        "`converged`, `headline`, `metrics` and others by job type, and `warnings`; `C` if a search chose it; null "
+        "until the job has succeeded."
+    )
+    error: ErrorShown
+    created_at: CreatedAt
+
+    @classmethod
+    def of(cls, job: Mapping[str, Any]) -> "JobView":
+        """Shorten the fields of a job."""
+        result = job["result"]
+        return cls.model_validate({**job, "result": None if result is None else _brief(result)})
+
+
+MAIN_RESULTS = (
+    *("task", "solver", "winner", "converged", "metric", "best", "headline"),
+    *("evaluation_id", "rows", "failed_rows", "predicted", "failed", "matches", "lower", "upper"),
+)
+"""Fields of a result that a summary shows as they are."""
+
+
+def _brief(result: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: result[name] for name in MAIN_RESULTS if result.get(name) is not None}
+    if result.get("tuning"):
+        found["C"] = result["tuning"]["best"]["C"]
+    if result.get("metrics"):
+        found["metrics"] = brief_metrics(result["metrics"], (result.get("headline") or {}).get("name"))
+    if result.get("threshold"):
+        found["threshold"] = brief_threshold(result["threshold"])
+    if "warnings" in result:
+        found["warnings"] = brief_warnings(result["warnings"])
+    return found
 
 
 class JobSummary(BaseModel):

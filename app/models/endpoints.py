@@ -8,14 +8,15 @@ from sqlalchemy.orm import Session
 from app.db.tables import ModelRow
 from app.errors import NotFound, problems
 from app.models import file, service
+from app.models.metrics.summary import brief_metrics, brief_threshold, brief_warnings
 from app.models.repository import Filters
-from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
+from app.models.schemas import Model, ModelSummary, ModelView, StrongestWeights, Weights
 from app.models.serving_hooks import Serving
 from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
 from app.storage.ownership import reclaim
 from app.web.context import InContext
-from app.web.fields import ModelInPath
+from app.web.fields import ModelInPath, View
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
 from app.web.thread_rooms import RoomRoute
@@ -49,16 +50,18 @@ def list_models(
     return Listing[ModelSummary].model_validate(listing(request, response, page, rows, summarize))
 
 
-@router.get("/{ref}", operation_id="get_model", responses=problems(404))
+@router.get("/{ref}", operation_id="get_model", response_model=Model | ModelView, responses=problems(404))
 def get_model(
     ref: ModelInPath,
     context: InContext,
     deleted: Annotated[bool, Query(description="Also find a deleted model.")] = False,
-) -> Model:
+    view: View = "full",
+) -> Model | ModelView:
     """Get a model. `name@alias` means the version with the largest share of the requests."""
     with context.database.read() as session:
         model = service.resolve_deleted(session, ref) if deleted else service.resolve(session, ref)
-        return show(session, model)
+        shown = show(session, model)
+    return shown if view == "full" else _brief(shown)
 
 
 @router.get(
@@ -132,6 +135,21 @@ def show(session: Session, model: ModelRow) -> Model:
     aliases = service.aliases_of(session, model)
     figures = service.figures(session, [model])[model.id]
     return Model.model_validate({**_columns(model), **figures, **card, "lineage": lineage, "aliases": aliases})
+
+
+def _brief(model: Model) -> ModelView:
+    shown = {name: getattr(model, name) for name in ModelView.model_fields}
+    params = {name: model.params[name] for name in ("loss", "C", "positive_class") if name in model.params}
+    return ModelView.model_validate(
+        {
+            **shown,
+            "params": params,
+            "metrics": brief_metrics(model.metrics, None if model.headline is None else model.headline.name),
+            "threshold": brief_threshold(model.threshold),
+            "warnings": brief_warnings(model.warnings),
+        },
+        from_attributes=True,
+    )
 
 
 def _columns(model: ModelRow) -> dict[str, Any]:

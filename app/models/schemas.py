@@ -191,6 +191,24 @@ class Model(ModelSummary):
     aliases: list[str] = Field(description="Aliases that send or mirror requests to this version.")
 
 
+class ModelView(ModelSummary):
+    """A model version with its main figures only: `view=summary`."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    classes: list[Label] = Field(description="Labels of the classes; empty if the model predicts numbers.")
+    n_features: FeatureCount
+    params: dict[str, Any] = Field(description="`loss`, `C` and, of two classes, `positive_class`.")
+    metrics: dict[str, Any] = Field(
+        description="Main figures on the test rows (without any: the training rows), and of the constant model."
+    )
+    threshold: dict[str, Any] | None = Field(description="`value` and `metric` of a tuned threshold; null: it is 0.")
+    warnings: Annotated[list[dict[str, Any]], described_as(list[Warned])] = Field(
+        description="Automatic decisions and likely mistakes with their cure."
+    )
+    aliases: list[str] = Field(description="Aliases that send or mirror requests to this version.")
+
+
 class Weights(BaseModel):
     """All weights: `score = coef . x + intercept`.
 

@@ -1,9 +1,9 @@
 """Fields and path parameters that several schemas share, each described once."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Header, Path
+from fastapi import Header, Path, Query
 from pydantic import Field
 
 from app.ids import id_pattern
@@ -23,6 +23,7 @@ __all__ = [
     "ModelNameInPath",
     "UploadInPath",
     "VersionInPath",
+    "View",
     "WebhookInPath",
 ]
 
@@ -44,6 +45,11 @@ VersionInPath = Annotated[
 AliasName = Annotated[str, Path(description="Name of the alias: 1 to 128 letters, digits, `.`, `_` or `-`.")]
 EvaluationInPath = Annotated[str, Path(description="Id of the evaluation (`ev_…`).")]
 WebhookInPath = Annotated[str, Path(description="Id of the webhook (`wh_…`).")]
+
+View = Annotated[
+    Literal["full", "summary"],
+    Query(description="`summary`: only the main figures, without curves, lists and the request. Default: all fields."),
+]
 
 LastEventId = Annotated[
     str | None,
