@@ -45,7 +45,8 @@ class State:
     @classmethod
     def _restored(cls, stored: Mapping[str, Any], solver: str, prefix: str) -> Self:
         values: dict[str, Any] = {}
-        for name, kind in _kinds(cls).items():
+        own: Any = cls  # mypy takes classes of unhashable objects for unhashable
+        for name, kind in _kinds(own).items():
             full = prefix + name
             if isinstance(kind, type) and issubclass(kind, State):
                 values[name] = kind._restored(stored, solver, f"{full}.")
