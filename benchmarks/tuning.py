@@ -59,17 +59,17 @@ Values of C at which all {FOLDS} folds were trained until `solvers.tune(..., cer
 that no C from {RANGE[0]:g} to {RANGE[1]:g} has a cross-validated error below best - epsilon. Squared hinge, regularised
 bias, every column standardised. Beside it, seconds of a plain grid of 13 values without a proof, in the same run."""
 WITHOUT = f"""\
-{VALUES} values of C times {FOLDS} folds, squared hinge, every model to a relative gap of
-{TOL:g} by its own certificate. A peer is scikit-learn's `LinearSVC` (in the primal and in the dual) as `GridSearchCV`
-runs it: one cold training for each fold and C. It is timed at the loosest tolerance for which its weights have that gap
-too, checked against our bound on every {SAMPLED}th C of the first fold. Its seconds are those of a real `GridSearchCV`
-(`grid`) if the sample promises at most {GRID_LIMIT:g} s, otherwise those of the sample, times what is left out.
-`LIBLINEAR -C` (-s 2, warm starts) tries C in steps of a factor of 2 and stops where weights no longer change. It is
-held to the gap like `LinearSVC`: LIBLINEAR's own trainings (-s 2) at the same sampled C decide its tolerance. Beside
-its seconds are ours for the values of C that it tried, with as many folds. A peer that takes too long is ended (`>`):
-{LIMIT} s for the sampled trainings at one tolerance, {SEARCH_LIMIT} s for a search. Where LIBLINEAR reaches the gap
-with no tolerance within {LIMIT} s, its search runs at the one that was ended. The ratio is that to the peer that does
-better: the larger of ours to `LinearSVC` over all values, and ours to `LIBLINEAR -C` over its values."""
+{VALUES} values of C times {FOLDS} folds, squared hinge, every model to a relative gap of {TOL:g} by its own
+certificate. A peer is scikit-learn's `LinearSVC` (in the primal and in the dual) as `GridSearchCV` runs it: one cold
+training for each fold and C. It is timed at the loosest tolerance for which its weights have that gap too, checked
+against our bound on every {SAMPLED}th C of the first fold. Its seconds are those of a real `GridSearchCV` (`grid`) if
+the sample promises at most {GRID_LIMIT:g} s, otherwise those of the sample, times what is left out. `LIBLINEAR -C` (-s
+2, warm starts) tries C in steps of a factor of 2 and stops where weights no longer change. It is held to the gap like
+`LinearSVC`: LIBLINEAR's own trainings (-s 2) at the same sampled C decide its tolerance. Next to its seconds is our
+time for the values of C that it tried, with as many folds. A peer that takes too long is ended (`>`): {LIMIT} s for
+the sampled trainings at one tolerance, {SEARCH_LIMIT} s for a search. Where LIBLINEAR reaches the gap with no
+tolerance within {LIMIT} s, its search runs at the one that was ended. The ratio is our time over that of the peer that
+does better: `LinearSVC` over all values, or `LIBLINEAR -C` over its values."""
 SHORT_SEARCH = f"""\
 The short search is that of a job that names no C (`choose_c`, 3 folds). Its limit is 5 times one cold training at
 the C that it chose, or 2 s. Its error on rows that no search saw is compared with that of `solvers.tune` with {FOLDS}
