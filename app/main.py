@@ -44,6 +44,7 @@ from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.open_inference import schemas as inference_schemas
 from app.predictions.shadow import Shadows
+from app.reports import endpoints as reports
 from app.storage.identity import open_store
 from app.ui import endpoints as ui
 from app.web import idempotency
@@ -159,6 +160,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         evaluations,
         aliases,
         exports,
+        reports,
         solver_endpoints,
         webhooks,
         event_endpoints,

@@ -73,7 +73,7 @@ def _grid(axes: Axes, metric: str) -> list[str]:
         x = axes.x(10.0**power)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
         parts.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">1e{power}</text>')
-    for value in _ticks(axes.low_y, axes.high_y):
+    for value in ticks(axes.low_y, axes.high_y):
         y = axes.y(value)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{value:.3g}</text>')
@@ -85,7 +85,7 @@ def _grid(axes: Axes, metric: str) -> list[str]:
     return parts
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Return round values between two numbers: multiples of 1, 2 or 5 times a power of 10."""
     rough = (high - low) / MOST_TICKS
     power = 10.0 ** math.floor(math.log10(rough))

@@ -48,6 +48,20 @@ def test_axe_finds_nothing_serious(page: Any, service: Service, theme: str) -> N
     assert found == {}
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_report_of_a_model_is_readable_and_loads_nothing(page: Any, service: Service, theme: str) -> None:
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(f"{service.url}/v1/models/radar:1/report")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.evaluate(AXE.read_text())
+    assert page.evaluate(SERIOUS) == []
+    assert (len(asked), said) == (1, [])
+
+
 def test_a_first_visit_needs_few_requests(page: Any, service: Service) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.removeprefix(service.url)))

@@ -67,6 +67,7 @@ OPERATIONS = {
     "list_alias_history": "GET /v1/models/{name}/aliases/{alias}/history",
     "roll_back_alias": "POST /v1/models/{name}/aliases/{alias}/rollback",
     "export_model": "GET /v1/models/{ref}/export",
+    "get_model_report": "GET /v1/models/{ref}/report",
     "import_model": "POST /v1/models/import",
     "predict": "POST /v1/models/{ref}/predict",
     "invoke_model": "POST /v1/models/{ref}/invocations",

@@ -75,10 +75,10 @@ def test_a_session_of_commands(terminal: Terminal, program: str) -> None:
     assert json.loads(run("models", "export", model, "-f", "json"))
     run("report", model, "--to", "report.html")
     page = (terminal.folder / "report.html").read_text()
-    assert "above the optimum" in page
-    assert "Strongest features" in page
-    assert page.count("<svg") == 3, "two curves and the convergence"
-    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "of the best possible" in page
+    assert "Strongest weights" in page
+    assert page.count('<svg class="chart"') == 4, "two curves, the bounds and the gap"
+    assert "http://" not in page
     assert terminal.run("--version", program=program).stdout.startswith(f"{program} 0.")
 
 

@@ -38,6 +38,7 @@ export function Model({ route }) {
   return html`<${Page} title=${exact} crumbs=${[...crumbs, [model.name, href('models', { name: model.name })]]}
     lead=${html`${model.task}${model.classes.length > 0 && html` of ${plural(model.classes.length, 'class', 'classes')}`} · ${model.solver} · trained <${When} at=${model.created_at} /> ${model.aliases.map((alias) => html` <span class="chip">@<bdi>${alias}</bdi></span>`)}`}
     actions=${html`<${Code} requests=${[['Read the model', { path: `v1/models/${exact}` }], ['List its versions', { path: 'v1/models', query: { name: model.name } }], ...(can('write') ? [['Verify its certificate', { method: 'POST', path: `v1/models/${exact}/verify`, body: {} }]] : [])]} />
+      <a class="button ghost" href=${address(`v1/models/${model.id}/report`).href} download=${`${model.name}-${model.version}.html`}>Save report</a>
       <button type="button" class="ghost" onClick=${() => setDialog('export')}>Export</button>
       ${can('write') && model.certificate && !model.certificate.claimed && html`<button type="button" class="ghost" disabled=${state.busy} onClick=${verify}>Verify</button>`}
       ${can('write') && html`<button type="button" class="danger" onClick=${() => setDialog('delete')}>Delete</button>`}

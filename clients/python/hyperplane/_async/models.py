@@ -128,6 +128,13 @@ class AsyncModels:
             await async_call(Path(target).write_bytes, content)
         return content
 
+    async def report(self, ref: Any, *, target: str | Path | None = None) -> str:
+        """Get the report of a model, one HTML file without scripts, and write it to `target`."""
+        page = (await self._transport.send(Request("GET", path("v1", "models", id_of(ref), "report")))).text
+        if target is not None:
+            Path(target).write_text(page, encoding="utf-8")
+        return page
+
     async def import_(
         self,
         name: str,

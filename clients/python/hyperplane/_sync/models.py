@@ -129,6 +129,13 @@ class Models:
             call(Path(target).write_bytes, content)
         return content
 
+    def report(self, ref: Any, *, target: str | Path | None = None) -> str:
+        """Get the report of a model, one HTML file without scripts, and write it to `target`."""
+        page = (self._transport.send(Request("GET", path("v1", "models", id_of(ref), "report")))).text
+        if target is not None:
+            Path(target).write_text(page, encoding="utf-8")
+        return page
+
     def import_(
         self,
         name: str,

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import hyperplane
 from hyperplane._shared.media_types import CSV, JSON
 from hyperplane.cli.options import Option, Verb
-from hyperplane.cli.report import model_report
 from hyperplane.cli.shell import Shell, UsageError, save_login
 from hyperplane.cli.steps import JOB_FIELDS, existing, given, parsed, show_figures, show_outcome, stem_of, written
 
@@ -190,10 +189,10 @@ def report(
     model: Ref,
     to: Annotated[str | None, Option("File to write. Default: NAME-VERSION.html.")] = None,
 ) -> int:
-    """Write a page about a model: certificate, metrics, curves, strongest features. It needs no network."""
+    """Write the report of a model, one HTML file: certificate, metrics, curves, weights, data, lineage."""
     found = shell.client.models.get(model)
     target = Path(to or f"{found.name}-{found.version}.html")
-    target.write_text(model_report(shell.client, found), encoding="utf-8")
+    shell.client.models.report(found, target=target)
     shell.note(f"written: {target}")
     return 0
 
