@@ -8,6 +8,7 @@ from pathlib import Path
 
 from solvers.api import Verdict, available, certify, check, estimate, train
 from solvers.cost import Estimate
+from solvers.engine.limits import AUTO_TOL
 from solvers.errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
 from solvers.linalg.kernel_cache import forget_stale
 from solvers.method import Planes, Point
@@ -25,6 +26,7 @@ from solvers.tuning.search import tune
 from solvers.warm_up import load_kernels, warm_up
 
 __all__ = [
+    "AUTO_TOL",
     "PARAMETERS",
     "Best",
     "Certificate",

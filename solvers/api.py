@@ -6,6 +6,7 @@ declared in problem/spec.py.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
@@ -14,6 +15,7 @@ import numpy as np
 from solvers.cost import Estimate, Size, estimate_run
 from solvers.data.compression import compressed_bytes, is_compressible
 from solvers.data.rows import Rows, as_rows
+from solvers.engine.constant import constant_value
 from solvers.engine.driver import Callback
 from solvers.engine.judge import certify_weights
 from solvers.engine.one_vs_rest import sum_of_classes
@@ -75,7 +77,7 @@ def train(
     *,
     sample_weight: Any = None,
     groups: Any = None,
-    tol: float = DEFAULT_TOL,
+    tol: float | str = DEFAULT_TOL,
     max_seconds: float | None = None,
     max_passes: int | None = None,
     seed: int = 0,
@@ -88,7 +90,9 @@ def train(
 ) -> SolveResult:
     """Train on the rows of X (numpy array or scipy sparse matrix) with labels y; see docs/solvers.md.
 
-    `problem` takes the parameters of the problem by name (`Parameters`): task, loss, C and so on. `warm_start` takes an
+    `problem` takes the parameters of the problem by name (`Parameters`): task, loss, C and so on. `tol` is the relative
+    gap to prove; "auto": 1e-3, and at least 0.99 of what weights can improve over the best constant model
+    (`certificate.improvement`). `warm_start` takes an
     earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume`, `warm_start` must be a
     state, and the interrupted run continues. Its iterations, passes and seconds are added to those of the new run and
     count towards the limits. Time limits measure solving only: the clock stops while kernels are compiled or loaded.
@@ -137,7 +141,7 @@ def check(
     n_classes: int | None,
     sparse: bool,
     solver: str = "auto",
-    tol: float = DEFAULT_TOL,
+    tol: float | str = DEFAULT_TOL,
     max_seconds: float | None = None,
     max_passes: int | None = None,
     seed: int = 0,
@@ -178,7 +182,7 @@ def estimate(
     n_classes: int | None,
     sparse: bool,
     solver: str = "auto",
-    tol: float = DEFAULT_TOL,
+    tol: float | str = DEFAULT_TOL,
     max_seconds: float | None = None,
     max_passes: int | None = None,
     seed: int = 0,
@@ -252,11 +256,16 @@ def certify(
     if is_split(spec):
         points = [Point(coef[k], float(intercept[k]), None) for k in range(len(problems))]
         kept: Sequence[Point | None] = bounding or [None] * len(problems)
-        parts = [certify_weights(*one) for one in zip(problems, points, kept, strict=True)]
-        return Verdict(sum_of_classes(problems, parts), parts)
+        constants = [constant_value(one) for one in problems]
+        parts = [
+            certify_weights(*one).compared_with(constant)
+            for constant, one in zip(constants, zip(problems, points, kept, strict=True), strict=True)
+        ]
+        return Verdict(sum_of_classes(problems, parts).compared_with(math.fsum(constants)), parts)
     bias = np.asarray(intercept, dtype=np.float64) if is_multiclass else float(intercept)
     point = Point(coef, bias, None)
-    return Verdict(certify_weights(problems[0], point, bounding[0] if bounding else None), None)
+    found = certify_weights(problems[0], point, bounding[0] if bounding else None)
+    return Verdict(found.compared_with(constant_value(problems[0])), None)
 
 
 def available() -> dict[str, dict[str, Any]]:

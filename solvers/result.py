@@ -6,7 +6,7 @@ Prediction here needs only numpy (and scipy for sparse rows), never a compiled k
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,16 @@ CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
 """X is scored in blocks of at most CELLS_A_BLOCK numbers, which fit into the processor's cache. The number of rows in a
 block is a multiple of ROWS_MULTIPLE, so that a row's score has the same bits in any block. Larger blocks: more cache
 misses. Set by hand; no measurement is recorded."""
+NEGLIGIBLE = 1e-6
+"""Largest possible improvement over the best constant model, as a fraction of its value, that counts as none. Larger:
+more models whose weights have no proven use count as converged with `tol="auto"`. Set by hand; no measurement is
+recorded."""
 
 
 class Status(enum.StrEnum):
     """Why training stopped.
 
-    running > converged     the certified relative gap is at most tol
+    running > converged     the certified relative gap is at most tol; tol auto: and the improvement is proved
             > pass_limit    max_passes were made
             > time_limit    max_seconds have passed
             > stopped       the callback or the method's own stopping rule ended the run
@@ -84,12 +88,26 @@ class Certificate:
     """gap / max(primal, 1e-12 sum_i C_i), a number from 0 to 1."""
     method: str
     """How the dual point was obtained."""
+    improvement: float | None = None
+    """(P0 - primal) / (P0 - dual_bound), rounded down, with P0 the value of the best constant model: the share of what
+    weights can improve that is proved to be reached. Negative: the constant model is better. None: it was not computed,
+    or P0 - dual_bound is at most NEGLIGIBLE P0, so that weights cannot improve anything."""
 
     def __post_init__(self) -> None:
         if self.dual_bound is not None and not self.dual_bound <= self.primal:
             raise ValueError(
                 f"the dual bound {self.dual_bound!r} exceeds the primal value {self.primal!r}: the certificate is wrong"
             )
+
+    def compared_with(self, constant: float | None) -> "Certificate":
+        """Return the certificate with its improvement. `constant` is a lower bound of P0; None: it is unknown."""
+        if constant is None or self.dual_bound is None or not math.isfinite(self.primal):
+            return self
+        possible = math.nextafter(constant - self.dual_bound, math.inf)
+        if possible <= NEGLIGIBLE * constant:
+            return replace(self, improvement=None)
+        reached = math.nextafter(constant - self.primal, -math.inf)
+        return replace(self, improvement=math.nextafter(reached / possible, -math.inf))
 
     @classmethod
     def of_pair(cls, primal: float, dual_bound: float, gap: float, floor: float, method: str) -> "Certificate":

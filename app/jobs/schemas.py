@@ -125,7 +125,7 @@ Cost = Annotated[
 FIELD_TYPES: dict[str, Any] = {"class_weight": ClassWeight | None, "C": Cost}
 """JSON types of the parameters that are neither a word nor a number."""
 ADDED_TEXT = {
-    "C": "; `auto`: chosen by a short search on three folds, which takes at most 5 times as long as one training, or "
+    "C": "; `auto`: chosen by a short search on five folds, which takes at most 5 times as long as one training, or "
     "2 seconds. `result.tuning` has its curve."
 }
 """What the service adds to the meaning of a parameter."""
@@ -180,7 +180,7 @@ FoldCount = Annotated[int, Field(ge=2, le=MAX_FOLDS)]
 CALIBRATION_FOLDS = 5
 """Number of folds that calibration uses when `cross_validation` is not set. Larger: one more training per fold. Set by
 hand; no measurement is recorded."""
-AUTO_FOLDS = 3
+AUTO_FOLDS = 5
 """Number of folds of the search for `C: "auto"`. Equal to FOLDS in solvers/tuning/quick.py."""
 DEFAULT_SECONDS = 600.0
 """Default of `stop.seconds`, in seconds. Larger: a job that does not converge, on unscaled data for example, keeps a

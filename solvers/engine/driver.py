@@ -5,16 +5,14 @@ is reported as converged only if a certificate proves the tolerance.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from solvers.checks import real_number, whole_number
 from solvers.engine.handover import Handover, Patience, StallWatch
 from solvers.engine.judge import Judge, with_best_bias, zero_point
+from solvers.engine.limits import Limits
 from solvers.engine.trace import Trace
-from solvers.errors import InvalidOptions
 from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Floats
 from solvers.method import AnyMethod, Progress, Start
@@ -22,7 +20,7 @@ from solvers.problem.problems import OrdinalProblem, Problem, rank_thresholds
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, Status, StepReport
 from solvers.state import State, StoredState
 
-__all__ = ["Callback", "Limits", "agreeing_status", "solve"]
+__all__ = ["Callback", "agreeing_status", "solve"]
 
 Callback = Callable[[StepReport], object]
 """A function that is called after every step. The run stops if the function returns exactly True; other truthy values
@@ -30,25 +28,6 @@ do not stop it."""
 
 FAILED = (Status.STALLED, Status.NONFINITE)
 """Statuses after which a successor can take over."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a run stops."""
-
-    tol: float
-    max_seconds: float | None
-    max_passes: int | None
-
-    @classmethod
-    def checked(cls, *, tol: object, max_seconds: object, max_passes: object) -> "Limits":
-        return cls(
-            tol=real_number(tol, "tol", InvalidOptions, above=0.0),
-            max_seconds=None
-            if max_seconds is None
-            else real_number(max_seconds, "max_seconds", InvalidOptions, above=0.0),
-            max_passes=None if max_passes is None else whole_number(max_passes, "max_passes", InvalidOptions, low=1),
-        )
 
 
 def solve(
@@ -62,16 +41,17 @@ def solve(
     threads: int = 1,
     reason: str = "",
     successor: Handover | None = None,
+    constant: float | None = None,
 ) -> SolveResult:
     """Run the method from `start` and return its best point. `started` is the `solving_time` at which the run began.
 
     The passes and seconds recorded in `start` count towards the limits. At least one step is taken even if a limit is
     already reached. `reason` says why this method was chosen. The `successor` takes over if the method becomes slow or
-    fails far from the optimum.
+    fails far from the optimum. `constant` is the value of the best constant model; None: nothing is compared with it.
     """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
-    judge = Judge(problem, limits.tol, has_estimate=method.has_estimate)
+    judge = Judge(problem, limits, constant, has_estimate=method.has_estimate)
     trace = Trace()
     stall = StallWatch()
     patience = Patience.with_one_for(successor, limits.tol)
@@ -141,7 +121,7 @@ def solve(
         judge.certify(method.extract(state), progress)
         status = judge.verdict or status
     point, certificate = judge.best()
-    status = agreeing_status(status, certificate, limits.tol)
+    status = agreeing_status(status, certificate, limits)
     assert judge.bounding is not None
     seconds = solving_time() - started
     trace.add(_report(progress, certificate, seconds))
@@ -168,11 +148,10 @@ def solve(
     )
 
 
-def agreeing_status(status: Status, certificate: Certificate, tol: float) -> Status:
-    """Return `converged` if the certificate proves `tol`. Otherwise return the given status, with `stalled` in place of
-    `converged`."""
-    gap = certificate.relative_gap
-    if gap is not None and gap <= tol:
+def agreeing_status(status: Status, certificate: Certificate, limits: Limits) -> Status:
+    """Return `converged` if the certificate proves what was asked for. Otherwise return the given status, with
+    `stalled` in place of `converged`."""
+    if limits.are_met(certificate):
         return Status.CONVERGED
     return Status.STALLED if status is Status.CONVERGED else status
 

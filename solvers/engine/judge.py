@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.certificates import balanced_dual_point, certify, minimising_bias
 from solvers.certificates.refinement import DualRefinement
+from solvers.engine.limits import Limits
 from solvers.linalg.clock import solving_time
 from solvers.method import Point, Progress
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, Problem, RegressionProblem
@@ -37,10 +38,12 @@ class Judge:
     """Certifies points and keeps the best one. If the method's own estimate of its gap was too low, later certificates
     wait for a lower estimate."""
 
-    def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
+    def __init__(self, problem: Problem, limits: Limits, constant: float | None = None, *, has_estimate: bool) -> None:
+        """`constant`: value of the best constant model; None: nothing is compared with it."""
         self.problem = problem
-        self.tol = tol
-        self.target = tol
+        self.tol = limits.tol
+        """The relative gap to prove. With a least improvement it falls as the bound rises."""
+        self.target = limits.tol
         """The estimated relative gap at which a certificate is worth computing."""
         self.certified_at = -1
         self.seconds = 0.0
@@ -50,6 +53,7 @@ class Judge:
         """Whether the kept certificate was computed from the kept weights and the dual point of `bounding` together."""
         self.bounding: Point | None = None
         """The point whose dual point gave the best bound."""
+        self._limits, self._constant = limits, constant
         self._has_estimate = has_estimate
         self._refinement: DualRefinement | None = None
         self._failures = 0
@@ -67,8 +71,8 @@ class Judge:
         """The status that the certificates so far imply; None to continue."""
         if not self._is_finite:
             return Status.NONFINITE
-        gap = None if self._kept is None else self._kept[1].relative_gap
-        return Status.CONVERGED if gap is not None and gap <= self.tol else None
+        is_met = self._kept is not None and self._limits.are_met(self._kept[1])
+        return Status.CONVERGED if is_met else None
 
     @property
     def is_far(self) -> bool:
@@ -89,7 +93,10 @@ class Judge:
         self._is_finite = bool(np.isfinite(certificate.primal))
         if not self._is_finite:
             return None
-        self._keep(point, certificate)
+        self._keep(point, certificate.compared_with(self._constant))
+        assert self._kept is not None
+        was, self.tol = self.tol, self._limits.needed_gap(self._kept[1], self._constant, self.problem.primal_floor)
+        self.target = min(self.target, self.target * self.tol / was)
         gap = certificate.relative_gap
         if gap is None or gap > self.tol:
             # The estimate was too low by the factor gap / target, so the next target is divided by that factor. The
@@ -108,14 +115,14 @@ class Judge:
         """Return the best point and its certificate, computed with the dual point of `bounding`."""
         if self._kept is None or self.bounding is None:
             nothing = self.bounding = zero_point(self.problem)
-            return nothing, certify(self.problem, nothing, self.tol)
+            return nothing, certify(self.problem, nothing, self.tol).compared_with(self._constant)
         point, certificate = self._kept
         if self._is_pair:
             return point, certificate
         began = solving_time()
         paired = certify_weights(self.problem, point, self.bounding, self.tol)
         self.seconds += solving_time() - began
-        return point, _tighter(paired, certificate)
+        return point, _tighter(paired, certificate).compared_with(self._constant)
 
     def _certificate(self, point: Point) -> tuple[Point, Certificate]:
         """Certify the point. If its method has no dual point, compute one here."""
@@ -151,7 +158,8 @@ class Judge:
             primal = min(certificate.primal, kept.primal)
             bound = max(certificate.dual_bound, kept.dual_bound)
             source = certificate.method if is_better else kept.method
-            self._kept = kept_point, Certificate.of_bounds(primal, bound, self.problem.primal_floor, source)
+            joined = Certificate.of_bounds(primal, bound, self.problem.primal_floor, source)
+            self._kept = kept_point, joined.compared_with(self._constant)
             self._is_pair = False
 
 

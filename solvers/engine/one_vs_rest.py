@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.engine.driver import Callback, Limits, agreeing_status, solve
+from solvers.engine.driver import Callback, agreeing_status, solve
 from solvers.engine.handover import Handover, method_at
+from solvers.engine.limits import Limits
 from solvers.engine.trace import Trace
 from solvers.linalg.clock import solving_time
 from solvers.method import AnyMethod, Start
@@ -48,14 +49,16 @@ def solve_each_class(
     started: float,
     reason: str,
     successor: Handover | None,
+    constants: Sequence[float] | None = None,
 ) -> SolveResult:
     """Solve the problem of every class. Each class gets the same share of the pass limit, and a share of the time that
     is left when it starts.
 
     Every class gets a few steps, even after the callback has stopped the run, because a model must have all its
     classes. Classes that reach their time limit continue in further rounds, with equal shares of the remaining time.
+    `constants` are the values of the best constant models of the classes; None: nothing is compared with them.
     """
-    run = _Run(method.name, problems, classes, starts, callback, started, limits)
+    run = _Run(method.name, problems, classes, starts, callback, started, limits, constants)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
 
     def solve_class(k: int) -> None:
@@ -78,6 +81,7 @@ def solve_each_class(
                 started=solving_time() - start.counts.seconds,
                 reason=why,
                 successor=then,
+                constant=None if constants is None else constants[k],
             )
             run.finish(k, result if before is None else _better(before, result))
 
@@ -153,7 +157,9 @@ class _Run:
         callback: Callback | None,
         started: float,
         limits: Limits,
+        constants: Sequence[float] | None,
     ) -> None:
+        self._constant = None if constants is None else _rounded_sum(constants, -math.inf)
         self.is_aborted = False
         """Whether the callback raised an error. If so, no further class is started."""
         self._is_stopped = False
@@ -295,7 +301,7 @@ class _Run:
             classes=self._classes,
             thresholds=None,
             status=self._status(),
-            certificate=sum_of_classes(self._problems, certificates),
+            certificate=sum_of_classes(self._problems, certificates).compared_with(self._constant),
             bounding=tuple(result.bounding[0] for result in results),
             iterations=whole.iterations,
             passes=whole.passes,
@@ -320,7 +326,7 @@ class _Run:
         seen = {result.status for result in results}
         worst = next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
         whole = sum_of_classes(self._problems, [result.certificate for result in results])
-        return agreeing_status(worst, whole, self._limits.tol)
+        return agreeing_status(worst, whole.compared_with(self._constant), self._limits)
 
     def _note(self, k: int, iterations: int, passes: int, primal: float | None, bound: float | None) -> None:
         """Record the figures of class k. An unknown figure is NaN, which makes the sum NaN."""

@@ -14,7 +14,9 @@ from solvers.cost import Size
 from solvers.data.blocks import RowBlocks
 from solvers.data.rows import Rows
 from solvers.engine.auto import Choice, choose
-from solvers.engine.driver import Callback, Limits, solve
+from solvers.engine.constant import constant_value
+from solvers.engine.driver import Callback, solve
+from solvers.engine.limits import Limits
 from solvers.engine.one_vs_rest import solve_each_class
 from solvers.engine.registry import registered, with_implied_strategy
 from solvers.engine.starting_point import read_start, starts_of_classes
@@ -95,8 +97,12 @@ def run_planned(
     resume: bool = False,
     callback: Callback | None = None,
     started: float | None = None,
+    with_improvement: bool = True,
 ) -> SolveResult:
-    """Build the problem and solve it. `started` is the `solving_time` at which the run began; None: now."""
+    """Build the problem and solve it. `started` is the `solving_time` at which the run began; None: now.
+
+    `with_improvement`: compare the result with the best constant model, also if the limits do not need it.
+    """
     started = solving_time() if started is None else started
     spec, method = plan.spec, plan.choice.method
     if isinstance(data, RowBlocks) and not method.reads_in_passes:
@@ -117,10 +123,15 @@ def run_planned(
     problems = problems_of(
         spec, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight, groups=groups
     )
+    is_compared = with_improvement or plan.limits.improvement is not None
+    constants = [constant_value(one) for one in problems] if is_compared else None
     if is_split(spec):
         starts = starts_of_classes(start, len(problems), resume=resume)
-        return solve_each_class(method, plan.options, problems, labels.classes, plan.limits, starts=starts, **common)
-    return solve(method(problems[0], plan.options), plan.limits, start=start, **common)
+        return solve_each_class(
+            method, plan.options, problems, labels.classes, plan.limits, starts=starts, constants=constants, **common
+        )
+    constant = None if constants is None else constants[0]
+    return solve(method(problems[0], plan.options), plan.limits, start=start, constant=constant, **common)
 
 
 def is_split(spec: ProblemSpec) -> bool:

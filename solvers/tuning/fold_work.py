@@ -53,12 +53,16 @@ class FoldWork:
         metric: Metric,
         reporter: Reporter,
         earlier: Earlier,
+        *,
+        shares_rows: bool = False,
     ) -> None:
+        """`shares_rows`: all variants are trained on the rows that `prepare` makes for variant 0."""
         self.trainings, self.source, self.folds, self.metric = trainings, source, folds, metric
         self.reporter = reporter
         self.with_ends = False
         """Whether trainings keep what bounds need."""
         self._earlier = earlier
+        self._shares_rows = shares_rows or source.prepare is None
         self._found: dict[tuple[int, int], dict[float, FoldSolve]] = {
             (variant, fold): {} for variant in range(len(trainings)) for fold in range(len(folds))
         }
@@ -162,12 +166,12 @@ class FoldWork:
         }
 
     def _rows_of(self, variant: int, fold: int) -> FoldRows:
-        key = (0 if self.source.prepare is None else variant), fold
+        key = (0 if self._shares_rows else variant), fold
         if key not in self._rows:
             if sum(rows.nbytes for rows in self._rows.values()) > KEPT_BYTES:
                 self._rows.clear()
                 self._paths.clear()
-            self._rows[key] = self.source.rows_of(self.folds[fold], variant)
+            self._rows[key] = self.source.rows_of(self.folds[fold], key[0])
         return self._rows[key]
 
     def _solve(self, request: Request) -> FoldSolve:

@@ -38,7 +38,8 @@ class Fold(NamedTuple):
 def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int, has_ranks: bool) -> list[Fold]:
     """Return the folds. `folds` is their number, or the fold of each row.
 
-    With a number, rows of one group stay together; without `groups`, classes are spread evenly. Each of the `repeats`
+    With a number, rows of one group stay together; without `groups`, classes are spread evenly, and a class of one row
+    stays in training. Each of the `repeats`
     draws new folds. `has_ranks`: labels are ranks, and a fold may lack some of them.
     """
     n_rows = labels.n_rows
@@ -47,7 +48,10 @@ def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: i
         count = whole_number(folds, "folds", InvalidProblem, low=2, high=MOST_FOLDS)
         kept = None if groups is None else _codes(groups, "groups", n_rows)
         _require_enough("folds", count, n_rows, kept)
-        drawn = [_draw(labels, count, kept, np.random.default_rng([seed, repeat])) for repeat in range(repeats)]
+        drawn = [
+            _draw(labels, count, kept, np.random.default_rng([seed, repeat]), has_ranks=has_ranks)
+            for repeat in range(repeats)
+        ]
     else:
         if repeats != 1:
             raise InvalidProblem("repeats", "is only used if folds is a number; leave it out")
@@ -67,7 +71,9 @@ def draw_outer(count: Any, labels: Labels, *, groups: Any, seed: int, has_ranks:
     count = whole_number(count, "outer_folds", InvalidProblem, low=2, high=MOST_FOLDS)
     kept = None if groups is None else _codes(groups, "groups", labels.n_rows)
     _require_enough("outer_folds", count, labels.n_rows, kept)
-    found = list(_numbered([_draw(labels, count, kept, np.random.default_rng([seed, OUTER_DRAW]))]))
+    found = list(
+        _numbered([_draw(labels, count, kept, np.random.default_rng([seed, OUTER_DRAW]), has_ranks=has_ranks)])
+    )
     if not has_ranks:
         _require_classes("outer_folds", found, labels)
     return found
@@ -99,7 +105,8 @@ def _numbered(drawn: Sequence[Array]) -> Iterator[Fold]:
             number += 1
 
 
-def _draw(labels: Labels, folds: int, groups: Array | None, random: np.random.Generator) -> Array:
+def _draw(labels: Labels, folds: int, groups: Array | None, random: np.random.Generator, *, has_ranks: bool) -> Array:
+    """Return the fold of each row; -1: the row is never held out, because it is the only one of its class."""
     if groups is not None:
         return _deal_groups(groups, folds, random)
     order = random.permutation(labels.n_rows)
@@ -107,6 +114,9 @@ def _draw(labels: Labels, folds: int, groups: Array | None, random: np.random.Ge
         order = order[np.argsort(labels.codes[order], kind="stable")]
     fold_of_row = np.empty(labels.n_rows, dtype=np.int64)
     fold_of_row[order] = np.arange(labels.n_rows) % folds
+    if labels.values is None and not has_ranks:
+        counts = np.bincount(labels.codes, minlength=labels.classes.size)
+        fold_of_row[counts[labels.codes] == 1] = -1
     return fold_of_row
 
 

@@ -63,6 +63,7 @@ class Training:
             groups=subject.query_groups,
             warm_start=start,
             callback=callback,
+            with_improvement=False,
         )
 
     def _planned(self, subject: Subject, C: float, tol: float, *, has_weights: bool) -> Planned:

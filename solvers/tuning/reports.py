@@ -87,7 +87,8 @@ class Reporter:
         """The progress at the start and at the end of this phase."""
         self.best: Callable[[], BestSoFar | None] = lambda: None
         self._on_progress = on_progress
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
+        """Time limit of the search in seconds; None: no limit."""
         self._counted_from = 0
         self._began = self._reported = solving_time()
 
@@ -98,12 +99,12 @@ class Reporter:
     @property
     def seconds_left(self) -> float | None:
         """Remaining seconds of the search's time limit; None: no limit."""
-        return None if self._max_seconds is None else max(self._max_seconds - self.seconds, 1e-3)
+        return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 1e-3)
 
     @property
     def is_over(self) -> bool:
         """Whether no more training may start: the caller ended the search, or its time is over."""
-        return self.is_stopped or (self._max_seconds is not None and self.seconds >= self._max_seconds)
+        return self.is_stopped or (self.max_seconds is not None and self.seconds >= self.max_seconds)
 
     @property
     def listener(self) -> Callable[[StepReport], bool] | None:

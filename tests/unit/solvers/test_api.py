@@ -19,6 +19,7 @@ SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
 
 def test_the_public_names_are_exactly_these():
     assert solvers.__all__ == [
+        "AUTO_TOL",
         "PARAMETERS",
         "Best",
         "Certificate",

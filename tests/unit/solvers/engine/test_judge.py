@@ -10,6 +10,7 @@ from solvers.certificates.multiclass import balanced_dual_point
 from solvers.data.rows import as_rows
 from solvers.engine import judge as judge_module
 from solvers.engine.judge import NEAR, REFINED, Judge, certify_weights, with_best_bias, zero_point
+from solvers.engine.limits import Limits
 from solvers.method import Planes, Point, Progress
 from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
@@ -63,7 +64,7 @@ def script(monkeypatch):
 
 
 def test_a_run_has_converged_exactly_if_the_best_certificate_says_so(script):
-    judge = Judge(PROBLEM, TOL, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(TOL, None, None), has_estimate=True)
     assert judge.verdict is None
     assert judge.is_far
     assert (judge.seconds, judge.certified_at, judge.bounding) == (0.0, -1, None)
@@ -79,7 +80,7 @@ def test_a_run_has_converged_exactly_if_the_best_certificate_says_so(script):
 
 
 def test_converged_at_exactly_the_tolerance(script):
-    judge = Judge(PROBLEM, 0.25, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(0.25, None, None), has_estimate=True)
     script.answers.append(proved(4.0, 3.0))
     judge.certify(point(), progress())
     assert judge.verdict is Status.CONVERGED
@@ -90,14 +91,14 @@ def test_converged_at_exactly_the_tolerance(script):
     ("tol", "gap", "is_far"), [(0.1, 0.1, False), (0.1, 0.11, True), (1e-9, NEAR, False), (1e-9, 2 * NEAR, True)]
 )
 def test_a_point_is_far_if_its_gap_is_above_the_tolerance_and_not_small(script, tol, gap, is_far):
-    judge = Judge(PROBLEM, tol, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(tol, None, None), has_estimate=True)
     script.answers.append(Certificate(1.0, 0.5, gap, gap, "dual point"))
     judge.certify(point(), progress())
     assert judge.is_far == is_far
 
 
 def test_numbers_that_are_not_finite_are_not_kept(script):
-    judge = Judge(PROBLEM, TOL, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(TOL, None, None), has_estimate=True)
     script.answers += [proved(10.0, 9.99), Certificate(math.inf, None, None, None, "dual point"), proved(10.0, 9.0)]
     judge.certify(point(1.0), progress())
     assert judge.certify(point(2.0), progress(iterations=9)) is None
@@ -111,7 +112,7 @@ def test_numbers_that_are_not_finite_are_not_kept(script):
 
 
 def test_lowest_value_and_highest_bound_are_kept_and_certified_together(script, monkeypatch):
-    judge = Judge(PROBLEM, TOL, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(TOL, None, None), has_estimate=True)
     first, lower, tighter, both, neither = (proved(*pair) for pair in ((10, 5), (9, 4), (9.5, 6), (8, 7), (8, 7)))
     judge._keep(point(1.0), first)
     assert judge._is_pair
@@ -161,7 +162,7 @@ def test_lowest_value_and_highest_bound_are_kept_and_certified_together(script, 
 def test_without_a_finite_point_zero_is_returned():
     for task in LOSS:
         problem = built(task, "none")
-        judge = Judge(problem, TOL, has_estimate=True)
+        judge = Judge(problem, Limits(TOL, None, None), has_estimate=True)
         best, certificate = judge.best()
         assert not np.any(best.coef)
         assert not np.any(best.intercept)
@@ -176,7 +177,7 @@ def test_without_a_finite_point_zero_is_returned():
 
 
 def test_an_estimate_says_when_a_certificate_is_worth_it(script):
-    judge = Judge(PROBLEM, TOL, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(TOL, None, None), has_estimate=True)
     assert judge.target == TOL
     assert judge.is_worth_certifying(progress(0, TOL))
     assert judge.is_worth_certifying(progress(0, 0.5 * TOL))
@@ -220,7 +221,7 @@ def test_an_estimate_says_when_a_certificate_is_worth_it(script):
 
 
 def test_another_method_begins_with_nothing_known_of_its_estimates(script):
-    judge = Judge(PROBLEM, TOL, has_estimate=True)
+    judge = Judge(PROBLEM, Limits(TOL, None, None), has_estimate=True)
     script.answers += [proved(10.0, 9.0)] * 3
     for passes in (1, 2, 3):
         judge.certify(point(), progress(passes, TOL))
@@ -236,7 +237,7 @@ def test_another_method_begins_with_nothing_known_of_its_estimates(script):
 
 
 def test_a_method_without_an_estimate_is_certified_whenever_its_passes_grew_by_half(script):
-    judge = Judge(built(loss="squared_hinge"), TOL, has_estimate=False)
+    judge = Judge(built(loss="squared_hinge"), Limits(TOL, None, None), has_estimate=False)
     assert not judge.is_worth_certifying(progress(1))
     assert judge.is_worth_certifying(progress(2))
     script.answers += [proved(10.0, 9.0)] * 3
@@ -250,7 +251,7 @@ def test_a_method_without_a_dual_point_gets_one_that_is_refined():
     problem = built(loss="squared_hinge")
     bare = Point(np.full(3, 0.1), 0.05, None)
     plain = certify(problem, bare, TOL)
-    judge = Judge(problem, TOL, has_estimate=False)
+    judge = Judge(problem, Limits(TOL, None, None), has_estimate=False)
     refined = judge.certify(bare, progress())
     assert refined.method == REFINED
     assert judge.bounding.alpha is not None
@@ -260,11 +261,11 @@ def test_a_method_without_a_dual_point_gets_one_that_is_refined():
     for broken in ([np.nan] * 3, [0.1, np.inf, 0.1]):
         found, nothing = judge._certificate(Point(np.array(broken), 0.0, None))
         assert (found.alpha, nothing.gap, nothing.method) == (None, None, "dual point from the margins")
-    estimating = Judge(problem, TOL, has_estimate=True)
+    estimating = Judge(problem, Limits(TOL, None, None), has_estimate=True)
     assert estimating.certify(bare, progress()).method == plain.method
-    own = Judge(problem, TOL, has_estimate=False)
+    own = Judge(problem, Limits(TOL, None, None), has_estimate=False)
     assert own.certify(point(0.1), progress()).method == "dual point"
-    targets = Judge(built("regression"), TOL, has_estimate=False)
+    targets = Judge(built("regression"), Limits(TOL, None, None), has_estimate=False)
     assert targets.certify(bare, progress()).method == "dual point from the margins"
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from solvers.engine import one_vs_rest
-from solvers.engine.driver import Limits, agreeing_status
+from solvers.engine.driver import agreeing_status
+from solvers.engine.limits import Limits
 from solvers.engine.one_vs_rest import sum_of_classes
 from solvers.result import Certificate, SolveResult, Status
 from tests.support.exact import exact
@@ -25,11 +26,11 @@ NOTHING = Certificate(math.inf, None, None, None, "dual point")
 
 @pytest.mark.parametrize("status", list(Status))
 def test_converged_is_what_the_certificate_says(status):
-    assert agreeing_status(status, certificate(gap=0.25), 0.25) is Status.CONVERGED
-    assert agreeing_status(status, certificate(gap=0.25), 0.3) is Status.CONVERGED
+    assert agreeing_status(status, certificate(gap=0.25), Limits(0.25, None, None)) is Status.CONVERGED
+    assert agreeing_status(status, certificate(gap=0.25), Limits(0.3, None, None)) is Status.CONVERGED
     expected = Status.STALLED if status is Status.CONVERGED else status
-    assert agreeing_status(status, certificate(gap=0.25), 0.2) is expected
-    assert agreeing_status(status, NOTHING, 0.2) is expected
+    assert agreeing_status(status, certificate(gap=0.25), Limits(0.2, None, None)) is expected
+    assert agreeing_status(status, NOTHING, Limits(0.2, None, None)) is expected
 
 
 def test_a_certificate_holds_a_pair():
@@ -136,6 +137,7 @@ def status_of(results, tol=0.1):
         _results=dict(enumerate(results)),
         _problems=problems(len(results)),
         _limits=Limits.checked(tol=tol, max_seconds=None, max_passes=None),
+        _constant=None,
     )
     return one_vs_rest._Run._status(run)
 

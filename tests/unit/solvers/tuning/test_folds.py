@@ -67,7 +67,6 @@ def test_a_column_says_which_fold_a_row_is_in():
         ({"folds": np.arange(42) % 3, "repeats": 2}, "repeats", "only used if folds is a number"),
         ({"folds": np.arange(42) % 3, "groups": np.arange(42)}, "groups", "only used if folds is a number"),
         ({"repeats": 0}, "repeats", "from 1 to 100"),
-        ({"y": np.array([0] * 41 + [1]), "folds": 3}, "folds", "class '1' no row"),
     ],
 )
 def test_mistakes_name_the_argument(arguments, argument, message):

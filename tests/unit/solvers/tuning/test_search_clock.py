@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 import solvers
-from solvers.tuning.quick import LEAST_SECONDS, choose_c
+from solvers.tuning.quick import FOLDS, LEAST_SECONDS, choose_c
 
 
 def made(n=300):
@@ -45,6 +45,6 @@ def test_a_short_search_does_not_begin_a_fold_that_would_take_too_long():
     found = choose_c(None, y, prepare=slow)
     assert len(copies) == found.folds == 1
     quick = choose_c(X, y)
-    assert quick.folds == 3
+    assert quick.folds == FOLDS
     assert quick.seconds < LEAST_SECONDS
     assert min(trial.C for trial in quick.trials) <= quick.C <= max(trial.C for trial in quick.trials)

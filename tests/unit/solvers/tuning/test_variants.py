@@ -295,12 +295,12 @@ def test_x_is_needed_without_prepare():
     assert refused.value.argument == "X"
 
 
-def test_a_class_that_an_outer_fold_takes_away_is_refused():
+def test_the_only_row_of_a_class_that_an_outer_fold_leaves_stays_in_training():
     y = np.zeros(90, dtype=int)
     y[:2] = 1
-    with pytest.raises(InvalidProblem, match="no row to train on") as refused:
-        solvers.tune(X, y, C=[1.0], folds=2, outer_folds=3)
-    assert refused.value.argument == "folds"
+    result = solvers.tune(X, y, C=[1.0], folds=2, outer_folds=3)
+    assert result.outer is not None
+    assert len(result.outer.values) == 3
 
 
 def test_tables_of_another_search_are_refused():

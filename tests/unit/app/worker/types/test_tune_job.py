@@ -216,16 +216,19 @@ def test_a_training_chooses_c_by_itself(bench: Bench) -> None:
     tuning = job["result"]["tuning"]
     assert card["params"]["C"] == tuning["best"]["C"]
     assert card["tuning"] == tuning
-    assert tuning["best"]["mean"] == min(one["mean"] for one in tuning["trials"] if one["folds"] == tuning["folds"])
-    assert tuning["folds"] == 3
+    # the mean of a value of C and its neighbours decides
+    assert tuning["best"]["mean"] <= 0.02 + min(
+        one["mean"] for one in tuning["trials"] if one["folds"] == tuning["folds"]
+    )
+    assert tuning["folds"] == 5
     assert len(card["cross_validation"]["folds"]) == 3
     verified = bench.run_on_model(VerifyRequest(type="verify", model=job["model_id"]))
     assert verified["result"]["matches"] is True, verified["result"]
 
 
-def test_a_class_without_enough_rows_gets_a_c_without_folds(bench: Bench) -> None:
+def test_a_class_of_one_row_stays_in_training_while_c_is_chosen(bench: Bench) -> None:
     X, _ = noisy(20)
     job = bench.run(bench.store(X, np.array(["rare"] + ["common"] * 19)), C="auto")
     assert job["status"] == "succeeded", job["error"]
-    assert "too few rows of a class" in job["result"]["tuning"]["reason"]
-    assert job["result"]["tuning"]["trials"] == []
+    assert job["result"]["tuning"]["folds"] == 5
+    assert job["result"]["tuning"]["trials"]
