@@ -10,14 +10,17 @@ import scipy.sparse as sp
 from app.datasets.schemas import Label
 from app.db.tables import DatasetRow
 from app.storage import BlobStore
-from app.tabular.frame import Column, Frame, Strings
+from app.tabular.cell_format import CellFormat
+from app.tabular.frame import Beside, Column, Frame, Strings
 
+LEFT_OUT = "ignored"
+"""Prefix of the arrays of columns that were left out."""
 SAMPLED_NUMBERS, SAMPLED_PARTS = 4096, 16
 
 
 @dataclass(frozen=True)
 class DatasetArrays:
-    """The features of a dataset, its target y as numbers, and the label of each value of y.
+    """The features of a dataset, its target y as numbers, and the label of each value of y. Without labels, y is NaN.
 
     `group` is the number of each row's group. Groups are numbered from 0 in order of appearance, and their rows need
     not be adjacent.
@@ -69,14 +72,18 @@ def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
 
 
 def open_arrays(
-    blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]] | None = None
+    blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]] | None = None, *, whole: bool = False
 ) -> DatasetArrays:
-    """Open the arrays of a dataset. `features` are the stored descriptions of its features, or of the first ones."""
+    """Open the arrays of a dataset. `features` are the stored descriptions of its features, or of the first ones.
+
+    With `whole`, the frame also has the columns that were left out when the file was read, after the features. A model
+    that was trained on another file can need them.
+    """
     shown = None if features is None else len(features)
     arrays = {
-        name: blobs.load_array(sha256) if name.startswith("levels.") else blobs.map_array(sha256)
+        name: blobs.load_array(sha256) if ".levels." in f".{name}" else blobs.map_array(sha256)
         for name, sha256 in dataset.arrays.items()
-        if shown is None or "." not in name or int(name.split(".")[1]) < shown
+        if _is_wanted(name, shown, whole)
     }
     if dataset.storage == "csr":
         # scipy needs row pointers and indices of one type. Converting the row pointers copies less than converting the
@@ -91,7 +98,31 @@ def open_arrays(
     columns = [_column(arrays, number, column) for number, column in enumerate(features)]
     texts = {j: strings for j in range(len(columns)) if (strings := _strings(arrays, f"text.{j}"))}
     frame = Frame(matrix, columns, texts)
-    return DatasetArrays(frame, arrays["y"], arrays.get("weight"), arrays.get("group"), dataset.label_names)
+    if whole and f"{LEFT_OUT}.X" in arrays:
+        frame = _with_left_out(frame, arrays, left_out_columns(dataset))
+    y = arrays["y"] if "y" in arrays else np.broadcast_to(np.nan, dataset.n_rows)
+    return DatasetArrays(frame, y, arrays.get("weight"), arrays.get("group"), dataset.label_names)
+
+
+def left_out_columns(dataset: DatasetRow) -> list[dict[str, Any]]:
+    """Return the stored descriptions of the columns that were left out when the file was read, but are stored. A column
+    that the client named in `ignore` has no kind and is not stored."""
+    return [column for column in dataset.columns or () if column["role"] == "ignored" and "kind" in column]
+
+
+def _is_wanted(name: str, shown: int | None, whole: bool) -> bool:
+    if name.startswith(f"{LEFT_OUT}."):
+        return whole
+    return shown is None or "." not in name or int(name.split(".")[1]) < shown
+
+
+def _with_left_out(frame: Frame, arrays: Mapping[str, Any], stored: Sequence[dict[str, Any]]) -> Frame:
+    parts = {name.removeprefix(f"{LEFT_OUT}."): array for name, array in arrays.items() if name.startswith(LEFT_OUT)}
+    more = [_column(parts, number, column) for number, column in enumerate(stored)]
+    found = ((number, _strings(parts, f"text.{number}")) for number in range(len(more)))
+    texts = {frame.n_features + number: strings for number, strings in found if strings is not None}
+    columns = [*frame.columns, *more]
+    return Frame(Beside(frame.X, parts["X"]), columns, {**frame.texts, **texts})
 
 
 def open_columns(blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], first: int) -> list[Column]:
@@ -105,7 +136,8 @@ def open_columns(blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[
 
 
 def _column(arrays: Mapping[str, Any], number: int, stored: dict[str, Any]) -> Column:
-    return Column(stored["name"], stored.get("kind", "numeric"), _strings(arrays, f"levels.{number}"))
+    levels = _strings(arrays, f"levels.{number}")
+    return Column(stored["name"], stored.get("kind", "numeric"), levels, CellFormat.of(stored.get("format")))
 
 
 def _strings(arrays: Mapping[str, Any], name: str) -> Strings | None:

@@ -286,6 +286,7 @@ def _show_new(dataset: DatasetRow) -> dict[str, Any]:
 
 def _show_summary(dataset: DatasetRow) -> dict[str, Any]:
     own = {name: getattr(dataset, name) for name in DatasetSummary.model_fields if name != "done"}
+    own["task_hint"] = dataset.task_hint or None  # empty if the file has no labels
     if dataset.status != "ready":
         own |= dict.fromkeys(("n_rows", "n_features", "nnz", "storage", "task_hint"))
     return {**own, "done": dataset.status != "processing"}

@@ -23,15 +23,31 @@ class ClassCount(BaseModel):
     count: RowCount
 
 
+class CellFormat(BaseModel):
+    """How the numbers or dates of a column are written. A model reads the cells of a request in the same way."""
+
+    decimal: Literal[".", ","] = Field(".", description="Decimal sign.")
+    thousands: Literal["", ",", ".", " ", "'"] = Field("", description="Separator of thousands; empty: none.")
+    unit: str | None = Field(None, description="Currency code or `%` beside the numbers; null: none.")
+    date_order: Literal["ymd", "dmy", "mdy"] = Field(
+        "ymd", description="Order of year, month and day in dates that do not begin with the year."
+    )
+
+
 class Column(BaseModel):
     """A column of the uploaded file."""
 
     name: str = Field(description="Name from the header; for files without names, the number of the column.")
     role: Literal["feature", "target", "weight", "group", "ignored"] = Field(description="What the column is used for.")
-    kind: Kind | None = Field(None, description="Kind of the values; null: the column is ignored.")
+    kind: Kind | None = Field(None, description="Kind of the values; null: `ignore` names the column.")
     missing: int | None = Field(None, description="Number of rows without a value.")
     levels: int | None = Field(None, description="Number of different values of a categorical column.")
-    reason: str | None = Field(None, description="Reason for the kind.")
+    reason: str | None = Field(
+        None, description="Reason for the kind, with the number of cells that show it; or why the column was left out."
+    )
+    format: CellFormat | None = Field(
+        None, description="How the numbers or dates are written; null: as 1234.5 and 2024-05-31."
+    )
 
 
 class FileWarning(BaseModel):
@@ -64,7 +80,8 @@ class DatasetSummary(BaseModel):
         description="Storage of the features: dense matrix or sparse rows (CSR); null until the file is parsed."
     )
     task_hint: TaskHint | None = Field(
-        description="Task that the labels suggest. Jobs with `task: auto` use it. null until the file is parsed."
+        description="Task that the labels suggest. Jobs with `task: auto` use it. null until the file is parsed, and "
+        "without labels."
     )
     labels: LabelsShown
     created_at: CreatedAt
@@ -108,7 +125,7 @@ class Deleted(BaseModel):
 class PreviewRow(BaseModel):
     """A row of the dataset."""
 
-    label: Label = Field(description="Label of the row.")
+    label: Label | None = Field(description="Label of the row; null: the dataset has no labels.")
     values: list[bool | float | str | None] = Field(
         description="Values of the shown columns. null: missing. Dates are ISO 8601. Texts are cut at 1000 characters."
     )
@@ -126,7 +143,7 @@ class Preview(BaseModel):
     n_rows: int = Field(description="Number of rows of the dataset.")
     n_features: int = Field(description="Number of features of the dataset.")
     columns: list[str] | None = Field(description="Names of the shown features; null: they have no names.")
-    target: str | None = Field(description="Name of the target column; null: it has no name.")
+    target: str | None = Field(description="Name of the target column; null: it has no name, or there is none.")
     data: list[PreviewRow] = Field(description="The rows, in the order of the file.")
 
 

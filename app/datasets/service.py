@@ -174,10 +174,11 @@ def received_with(session: Session, dataset_id: str, changes: ReadOptions, name:
 
 def options_from(stored: dict[str, Any] | None) -> ReadOptions:
     """Convert the stored JSON of read options to ReadOptions. JSON has turned their tuples into lists."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in (stored or {}).items()
-    }
-    return ReadOptions(**values)
+
+    def as_tuple(value: Any) -> Any:
+        return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+    return ReadOptions(**{name: as_tuple(value) for name, value in (stored or {}).items()})
 
 
 def forget_expired(database: Database) -> None:

@@ -107,10 +107,11 @@ def training_dataset(session: Session, dataset_id: str | None, model: ModelRow) 
     return dataset
 
 
-def check_features(model: StoredModel, dataset: DatasetRow, target: str | None = None) -> None:
-    """Refuse a dataset that lacks columns of the model. `target`: the dataset's target, which can be one of them."""
+def check_features(model: StoredModel, dataset: DatasetRow, target: str | None = None, *, whole: bool = False) -> None:
+    """Refuse a dataset that lacks columns of the model. `target`: the dataset's target, which can be one of them.
+    `whole`: also the columns that were left out when the file was read count."""
     try:
-        check_inputs(model.inputs, dataset, target)
+        check_inputs(model.inputs, dataset, target, whole=whole)
     except PreprocessError as error:
         detail = f"the dataset does not match the model: {error.message}"
         raise invalid_field("dataset_id", "feature_mismatch", detail) from error

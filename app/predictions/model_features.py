@@ -68,7 +68,7 @@ class Features:
 
     @property
     def numeric(self) -> Collection[str]:
-        """Columns that contain only numbers."""
+        """Columns that contain only plain numbers, and not numbers in a format such as 1.234,5."""
         return self.index_of
 
     @property

@@ -45,8 +45,9 @@ class PreparedFeatures(Features):
 
     @cached_property
     def numeric(self) -> Collection[str]:
-        numbers = self.pipeline.numbers
-        return frozenset(self.pipeline.name(j) for j in numbers.columns[~numbers.boolean].tolist())
+        numbers, formats = self.pipeline.numbers, self.pipeline.formats
+        plain = (j for j in numbers.columns[~numbers.boolean].tolist() if j not in formats)
+        return frozenset(self.pipeline.name(j) for j in plain)
 
     @cached_property
     def texts(self) -> Collection[str]:

@@ -22,6 +22,7 @@ from app.preprocess.spec import Choice, DatePart, Preprocess
 from app.preprocess.terms import Terms
 from app.preprocess.text_fit import fit_terms
 from app.preprocess.values import Levels, Texts, check_kind, missing_rows, stored_values
+from app.tabular.cell_format import PLAIN
 from app.tabular.frame import Column, Frame, Kind, Strings
 from app.tabular.types import Array
 
@@ -111,7 +112,8 @@ class _Fit:
         numbers = self._fit_numbers(np.array(numeric, dtype=np.int64), choices)
         encoders = tuple(self._fit_column(j, kinds[j], choices[j]) for j in others)
         sparse = is_sparse(self.frame.X)
-        pipeline = Pipeline(self.names, n, ignored, numbers, encoders, sparse)
+        formats = {j: column.format for j, column in enumerate(self.frame.columns) if column.format != PLAIN}
+        pipeline = Pipeline(self.names, n, ignored, numbers, encoders, sparse, formats=formats)
         if self.fits_single and not sparse and pipeline.is_plain:  # in all other cases the features are already a copy
             pipeline = replace(pipeline, single=rows_in_single(self.frame.n_rows, n, self.tol))
         if not pipeline.n_features:

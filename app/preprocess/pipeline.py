@@ -1,7 +1,7 @@
 """The learnt preprocessing: converts raw rows to features, and describes the features."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.preprocess.numeric import Numbers
 from app.preprocess.preprocess_error import PreprocessError, called
 from app.preprocess.terms import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
+from app.tabular.cell_format import PLAIN, CellFormat
 from app.tabular.frame import Kind
 from app.tabular.types import Array, Floats
 
@@ -44,6 +45,9 @@ class Pipeline:
     single: bool = False
     """Whether the solver is trained on features in single precision, which need half the memory; see
     `column_figures.rows_in_single`."""
+    formats: Mapping[int, CellFormat] = field(default_factory=dict)
+    """How the training file writes the numbers and dates of a column, by column number, if not as 1234.5 and
+    2024-05-31."""
 
     @cached_property
     def n_features(self) -> int:
@@ -75,12 +79,14 @@ class Pipeline:
         for place, column in enumerate(self.numbers.columns.tolist()):
             stored: Kind = "boolean" if self.numbers.boolean[place] else "numeric"
             name = self.name(column)
-            numbers[:, place] = given_numbers(columns.get(name), n_rows, name, stored)
+            form = self.formats.get(column, PLAIN)
+            numbers[:, place] = given_numbers(columns.get(name), n_rows, name, stored, form)
         self.check_numbers(numbers)
         blocks = []
         for encoder in self.encoders:
             name = self.name(encoder.column)
-            values = given_values(columns.get(name), n_rows, name, encoder.stored, encoder.kind)
+            form = self.formats.get(encoder.column, PLAIN)
+            values = given_values(columns.get(name), n_rows, name, encoder.stored, encoder.kind, form)
             self.check_missing(encoder, values)
             blocks.append(encoder.encode(values, name, count_terms))
         return self.joined(self.numbers.encode(numbers), blocks), warnings

@@ -15,6 +15,7 @@ from app.preprocess.numeric import Numbers
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.spec import DatePart, HashDims, TextSettings
 from app.preprocess.terms import Terms
+from app.tabular.cell_format import CellFormat
 from app.tabular.frame import Kind, Strings
 from app.tabular.types import Array
 
@@ -57,6 +58,17 @@ class TermsEntry(Entry):
     settings: TextSettings
 
 
+class FormatEntry(BaseModel):
+    """How the training file writes the numbers and dates of a column."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decimal: Literal[".", ","] = "."
+    thousands: Literal["", ",", ".", " ", "'"] = ""
+    unit: Annotated[str, Field(max_length=8)] | None = None
+    date_order: Literal["ymd", "dmy", "mdy"] = "ymd"
+
+
 class Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -66,6 +78,7 @@ class Document(BaseModel):
     ignored: list[int]
     sparse: bool
     single: bool = False
+    formats: dict[Annotated[int, Field(ge=0)], FormatEntry] = {}
     encoders: list[Annotated[OneHotEntry | HashEntry | DatesEntry | TermsEntry, Field(discriminator="type")]]
 
 
@@ -99,7 +112,11 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
         single=pipeline.single,
         encoders=entries,
     )
-    return document.model_dump(mode="json"), {PREFIX + name: array for name, array in arrays.items()}
+    written = document.model_dump(mode="json")
+    del written["formats"]
+    if pipeline.formats:
+        written["formats"] = {str(column): form.to_dict() for column, form in pipeline.formats.items()}
+    return written, {PREFIX + name: array for name, array in arrays.items()}
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Pipeline:
@@ -119,6 +136,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
         encoders=encoders,
         sparse=read.sparse,
         single=read.single,
+        formats={column: CellFormat(**form.model_dump()) for column, form in read.formats.items()},
     )
 
 

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from app.preprocess.preprocess_error import PreprocessError, called
 from app.tabular import cells
+from app.tabular.cell_format import PLAIN, CellFormat, example_of, read_number
+from app.tabular.date_text import EPOCH, read_date
 from app.tabular.frame import Frame, Kind, Strings
 from app.tabular.types import Array, Floats
 
@@ -87,15 +89,15 @@ def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: 
     return written if wanted == "categorical" else _texts_of_levels(written.codes, Strings.of(written.names))
 
 
-def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind) -> Values:
+def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind, format: CellFormat = PLAIN) -> Values:
     """Read a column of a request: a sequence of Python values, in which None is missing, a numpy array or an Arrow
     array.
 
     If the column itself is None, all its values are missing. Values are read as the kind `stored`, as in training, and
-    converted to the kind `wanted`.
+    converted to the kind `wanted`. `format` is how the training file writes numbers and dates.
     """
     if stored in ("numeric", "boolean", "date"):
-        numbers = given_numbers(values, n_rows, name, stored)
+        numbers = given_numbers(values, n_rows, name, stored, format)
         if wanted in ("numeric", "boolean", "date"):
             return numbers
         written = _levels_of_numbers(numbers, stored)
@@ -111,7 +113,7 @@ def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind
     return Levels(np.array(codes, dtype=np.int64), list(numbered))
 
 
-def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
+def given_numbers(values: Any, n_rows: int, name: str, stored: Kind, format: CellFormat = PLAIN) -> Floats:
     """Read numbers, booleans, or dates as seconds. Missing values are NaN. If the column itself is None, all its values
     are missing."""
     if values is None:
@@ -125,7 +127,7 @@ def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
             numbers = np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 1e6)
     if numbers is None:
         read, plain = READERS[stored], _plain(values, n_rows, name)
-        numbers = np.array([read(value, name, row) for row, value in enumerate(plain)], dtype=np.float64)
+        numbers = np.array([read(value, name, row, format) for row, value in enumerate(plain)], dtype=np.float64)
     refused = np.isinf(numbers)
     if stored == "boolean":
         refused |= ~np.isin(numbers, (0.0, 1.0)) & ~np.isnan(numbers)
@@ -134,7 +136,7 @@ def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
     return numbers
 
 
-def _read_number(value: Any, name: str, row: int, expected: str = EXPECTED["numeric"]) -> float:
+def _read_number(value: Any, name: str, row: int, format: CellFormat, expected: str = EXPECTED["numeric"]) -> float:
     if isinstance(value, int | float):
         try:
             return float(value)
@@ -142,34 +144,42 @@ def _read_number(value: Any, name: str, row: int, expected: str = EXPECTED["nume
             return math.inf
     if _is_nothing(value):
         return math.nan
-    if isinstance(value, str) and cells.NUMBER.fullmatch(value):
-        return float(value)
+    if isinstance(value, str):
+        if format == PLAIN and cells.NUMBER.fullmatch(value):
+            return float(value)
+        if format != PLAIN and (number := read_number(value, format)) is not None:
+            return number
+    if format != PLAIN:
+        expected += f", or text such as {example_of(format)!r}"
     raise _bad_value(name, row, expected)
 
 
-def _read_boolean(value: Any, name: str, row: int) -> float:
+def _read_boolean(value: Any, name: str, row: int, format: CellFormat) -> float:
     truth = cells.read_boolean(value) if isinstance(value, str) else None
-    return _read_number(value, name, row, EXPECTED["boolean"]) if truth is None else truth
+    return _read_number(value, name, row, format, EXPECTED["boolean"]) if truth is None else truth
 
 
-def _read_date(value: Any, name: str, row: int) -> float:
+def _read_date(value: Any, name: str, row: int, format: CellFormat) -> float:
     if _is_nothing(value):
         return math.nan
     if isinstance(value, str):
-        seconds = cells.read_date(value)
+        seconds = read_date(value, format.date_order)
         if seconds is not None:
             return seconds
     elif isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - cells.EPOCH).total_seconds()
-    raise _bad_value(name, row, EXPECTED["date"])
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH).total_seconds()
+    expected = EXPECTED["date"]
+    if format.date_order != "ymd":
+        expected += f", or {'31.05.2024' if format.date_order == 'dmy' else '05/31/2024'}"
+    raise _bad_value(name, row, expected)
 
 
 def _is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and (cells.is_blank(value) or cells.is_mark(value)))
 
 
-READERS: dict[str, Callable[[Any, str, int], float]] = {
+READERS: dict[str, Callable[[Any, str, int, CellFormat], float]] = {
     "numeric": _read_number,
     "boolean": _read_boolean,
     "date": _read_date,

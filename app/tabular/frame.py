@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from app.tabular.cell_format import PLAIN, CellFormat
 from app.tabular.types import Array
 
 LET_GO_BYTES = 2 << 20
@@ -66,6 +67,8 @@ class Column:
     kind: Kind = "numeric"
     levels: Strings | None = None
     """Values of a categorical column, by code; None for other columns."""
+    format: CellFormat = PLAIN
+    """How numbers and dates are written in the file."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,26 @@ class Frame:
 
     def rows(self, chosen: Array | slice) -> "Frame":
         return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
+
+
+class Beside:
+    """Two dense tables side by side, joined only for the rows or the column that are read."""
+
+    def __init__(self, left: Array, right: Array) -> None:
+        self._left, self._right = left, right
+        self.shape = left.shape[0], left.shape[1] + right.shape[1]
+        self.size = self.shape[0] * self.shape[1]
+
+    def __getitem__(self, chosen: Any) -> Array:
+        """Return rows, or one or several columns as `[rows, columns]`."""
+        if not isinstance(chosen, tuple):
+            return np.column_stack([self._left[chosen], self._right[chosen]])
+        rows, columns = chosen
+        width = self._left.shape[1]
+        if np.ndim(columns) == 0:
+            return self._left[rows, columns] if columns < width else self._right[rows, columns - width]
+        parts = [self._left[rows, j] if j < width else self._right[rows, j - width] for j in columns.tolist()]
+        return np.column_stack(parts)
 
 
 def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:

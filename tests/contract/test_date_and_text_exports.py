@@ -20,7 +20,7 @@ from app.models.exports.onnx_graph import texts
 from app.models.exports.onnx_graph.graph import Graph
 from app.preprocess.spec import TextSettings
 from app.preprocess.terms import _terms
-from app.tabular.cells import read_date
+from app.tabular.date_text import read_date
 from app.tabular.frame import Column, Frame, Strings
 from tests.support.builders import InProcess, checked_problem, migrated_database, temporary_settings
 from tests.support.exported_models import exported, model_document, predicted, send_model

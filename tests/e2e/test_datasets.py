@@ -168,7 +168,7 @@ def test_a_file_is_read_in_the_background_when_the_client_does_not_wait(service:
 
 
 def test_a_file_found_invalid_later_is_told_for_a_day_and_frees_its_bytes(service: Service) -> None:
-    before, content = blobs(service), b"a,y\n1,0\noops,1\n2,0\n"
+    before, content = blobs(service), b"a,y\n1,0\ninf,1\n2,0\n"
     begun = checked(post(service, content, {**CSV, **ASYNC}))
     ended = await_end(service, begun["id"])
     assert (ended["status"], ended["done"], ended["n_rows"]) == ("invalid", True, None)
@@ -329,7 +329,7 @@ def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -
     data = checked(post(service, content, header="true"))
     found = {column["name"]: column for column in data["columns"]}
     assert {name: (one["role"], one["kind"], one["missing"]) for name, one in found.items()} == {
-        "id": ("feature", "categorical", 0),
+        "id": ("ignored", "categorical", 0),
         "age": ("feature", "numeric", 12),
         "job": ("feature", "categorical", 1),
         "active": ("feature", "boolean", 0),
@@ -339,13 +339,14 @@ def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -
     }
     assert (found["job"]["levels"], found["job"]["reason"]) == (3, "3 distinct values")
     assert found["note"]["reason"].startswith("text: ")
-    assert [warning["code"] for warning in data["warnings"]] == ["marked_missing", "identifier_like"]
+    codes = [warning["code"] for warning in data["warnings"]]
+    assert codes == ["target_guessed", "marked_missing", "identifier_left_out"]
     preview = service.get(f"/v1/datasets/{data['id']}/preview", rows=4)
     first, second, third, _ = (row["values"] for row in preview["data"])
-    assert first[:5] == ["u000", None, rows[1][2], rows[1][3] == "yes", "2020-01-01T00:00:00+00:00"]
-    assert (len(first[5]), first[5][-1]) == (1000, "…")
-    assert second[1:3] == [None, None]
-    assert (third[1], third[5]) == (22.0, rows[3][5])
+    assert first[:4] == [None, rows[1][2], rows[1][3] == "yes", "2020-01-01T00:00:00+00:00"]
+    assert (len(first[4]), first[4][-1]) == (1000, "…")
+    assert second[:2] == [None, None]
+    assert (third[0], third[4]) == (22.0, rows[3][5])
     figures = {one["name"]: one for one in service.get(f"/v1/datasets/{data['id']}/statistics")["data"]}
     assert (figures["age"]["count"], figures["age"]["missing"], figures["age"]["min"]) == (48, 12, 22)
     jobs = [row[2] for row in rows[1:] if row[2]]
@@ -357,4 +358,4 @@ def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -
     assert figures["note"]["length"]["max"] == 2200
     assert figures["active"]["mean"] == pytest.approx(sum(row[3] == "yes" for row in rows[1:]) / 60)
     issues = {one["code"]: one["columns"] for one in service.get(f"/v1/datasets/{data['id']}/issues")["data"]}
-    assert issues == {"marked_missing": ["age"], "identifier_like": ["id"]}
+    assert issues == {"marked_missing": ["age"], "identifier_left_out": []}

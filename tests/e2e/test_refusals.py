@@ -49,7 +49,7 @@ def stored(service: Service) -> tuple[int, int, list[str]]:
 
 
 BAD_FILES = [
-    (CSV, b"a,b,y\n1,2,x\n1,oops,z\n", {}, {"line": 3, "column": 2}),
+    (CSV, b"a,b,y\n1,2,x\n1,inf,z\n", {}, {"line": 3, "column": 2}),
     (CSV, b"a,b,y\n1,2,x\n1,2\n", {}, {"line": 3}),
     (CSV, b"a,b,y\n1,inf,x\n1,2,z\n", {}, {"line": 2, "column": 2}),
     (CSV, b"a,b,y\n1,2,x\n1,2,\n", {}, {"line": 3, "column": 3}),

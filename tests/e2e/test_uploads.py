@@ -139,7 +139,7 @@ def test_a_small_part_that_breaks_off_is_kept_too(service: Service) -> None:
 
 
 def test_an_invalid_file_is_refused_at_its_end_and_nothing_is_kept(service: Service) -> None:
-    content = b"a,y\n1,0\noops,1\n"
+    content = b"a,y\n1,0\ninf,1\n"
     location = begin(service, len(content))
     problem = checked_problem(append(service, location, 0, content), 422)
     assert problem["errors"][0]["line"] == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
-MARKS = {"na", "n/a", "nan", "null", "none", "?", "-"}
+MARKS = {"na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}
 Cell = tuple[int, str]
 
 
@@ -104,11 +104,12 @@ def reference_csv(text: str) -> Expected:
         return Expected(fault=(None, None))
     first, behind = records[0]
     width = len(first)
+    names: list[str] = []
     if width < 2:
         return Expected(fault=(first[0][0], 1))
     if not any(is_float(cell) for _, cell in first):
         names = [cell for _, cell in first]
-        for unwanted in (lambda j: names[j] and names[j] in names[:j], lambda j: not names[j] and j < width - 1):
+        for unwanted in (lambda j: names[j] and names[j] in names[:j], lambda j: not names[j] and 0 < j < width - 1):
             for j in range(width):
                 if unwanted(j):
                     return Expected(fault=(first[0][0], j + 1))
@@ -128,11 +129,22 @@ def reference_csv(text: str) -> Expected:
     understood = [understand(column) for column in columns]
     if not faults:
         faults = [(line, j + 1) for j, part in enumerate(understood) if isinstance(part, list) for line in part]
+    is_nameless = bool(names) and not names[0]
+    if is_nameless and not faults and not is_index(understood[0]):
+        faults = [(first[0][0], 1)]
+    elif is_nameless and not faults and width > 2:
+        understood[0] = []  # left out
     expected = Expected(fault=min(faults, default=None))
     for row, cells in enumerate(whole if not faults else []):
         values = {j: part[row] for j, part in enumerate(understood) if isinstance(part, dict)}
         expected.rows.append((cells[-1][1], values))
     return expected
+
+
+def is_index(values: Any) -> bool:
+    """Whether the values are 0, 1, … or 1, 2, … for at least two rows."""
+    numbers = list(values.values()) if isinstance(values, dict) else []
+    return len(numbers) > 1 and numbers in ([float(k + first) for k in range(len(numbers))] for first in (0, 1))
 
 
 def unmarked_of(column: list[Cell]) -> dict[int, str]:
@@ -154,13 +166,20 @@ def understand(column: list[Cell]) -> dict[int, Any] | list[int]:
     cells = [cell for _, cell in column]
     present = {row: cell for row, cell in enumerate(cells) if cell.strip(" \t")}
     unmarked, words = unmarked_of(column), words_of(column)
-    if not words or (len(words) < len(unmarked) and len(words) <= max(1, len(unmarked) / 100)):
+    padded = [cell for cell in unmarked.values() if re.fullmatch("0[0-9]+", cell.strip(" \t"))]
+    are_codes = bool(padded) and all(
+        re.fullmatch("[0-9]+", unmarked[row].strip(" \t")) for row in unmarked if row not in words
+    )
+    if not words and not are_codes:
         faults = [row for row, cell in unmarked.items() if math.isnan(number(cell))]
-        if faults:
+        if faults and not padded:
             return [column[row][0] for row in faults]
         return {row: number(unmarked[row]) if row in unmarked else None for row in range(len(cells))}
     lowered = {cell.strip(" \t").lower() for cell in unmarked.values()}
-    if any(lowered <= {yes, no} for yes, no in (("true", "false"), ("yes", "no"), ("t", "f"))):
-        truths = {"true": 1.0, "yes": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "f": 0.0}
+    truths = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+    if any(lowered <= set(family) for family in (("true", "false", "t", "f"), ("yes", "no", "y", "n"))):
         return {row: truths.get(cell.strip(" \t").lower()) for row, cell in enumerate(cells)}
+    finite = [row for row, cell in unmarked.items() if not math.isnan(number(cell))]
+    if not are_codes and len(finite) >= 0.95 * len(unmarked):
+        return {row: number(unmarked[row]) if row in finite else None for row in range(len(cells))}
     return {row: present.get(row) for row in range(len(cells))}

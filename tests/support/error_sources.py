@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-WARNINGS = {"FileWarning", "finding", "_about"}
+WARNINGS = {"FileWarning", "finding", "about", "warn"}
 """Callables whose `code` is one of a warning or an issue, not of an error."""
 
 

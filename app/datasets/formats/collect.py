@@ -1,22 +1,32 @@
 """Passes the rows of a file to a sink block by block, and computes the summary of the file."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from app.datasets.formats.array_checks import all_finite
-from app.datasets.formats.column_roles import Source
+from app.datasets.formats.column_roles import Roles, Source, nameless_detail
+from app.datasets.formats.column_warnings import LEFT_OUT_INDEX
+from app.datasets.formats.column_watch import ColumnWatch, is_identifier_name, is_index_name
 from app.datasets.formats.feature_columns import Features
-from app.datasets.formats.labels import Codes, Encoded, NumberCounts, WordCounts, check_storable
-from app.datasets.formats.table import ColumnSummary, FileWarning, Summary, plural
+from app.datasets.formats.guess import Conventions
+from app.datasets.formats.label_column import LabelColumn
+from app.datasets.formats.labels import Codes, Encoded, Verdict, check_storable
+from app.datasets.formats.table import ColumnSummary, FileError, FileWarning, InvalidFile, ReadOptions, Summary, plural
 from app.datasets.formats.words import WordCells
 from app.tabular.types import Array
 
 __all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
+
+FEWEST_ROWS = 20
+"""Minimum rows of a file from which columns are left out. In fewer rows, all values of a column can differ by
+chance. Larger: fewer columns are left out. Set by hand; no measurement is recorded."""
+MAX_ID_COLUMNS = 4
+"""Maximum columns with the name of an identifier whose values are compared. Larger: more memory."""
 
 
 class Sink(Protocol):
@@ -30,6 +40,9 @@ class Sink(Protocol):
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
         """Replace the rows of an array by the result of `change`, block by block."""
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Change the name of an array that rows were appended to."""
 
     def clear(self) -> None:
         """Remove all arrays, before the reader starts again at the first row."""
@@ -57,7 +70,11 @@ class MemorySink:
         self.append(name, rows)
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
-        self._arrays[name] = change(self._arrays[name][: self._n_rows[name]])
+        self._arrays[name] = change(self._arrays[name][: self._n_rows[name]].copy())
+
+    def rename(self, name: str, new_name: str) -> None:
+        self._arrays[new_name] = self._arrays.pop(name)
+        self._n_rows[new_name] = self._n_rows.pop(name)
 
     def clear(self) -> None:
         self._arrays.clear()
@@ -77,19 +94,35 @@ class SparseRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows. The target holds numbers (float64) or encoded strings.
+    """A block of rows. The target holds numbers (float64) or encoded strings; None: the file has no labels.
 
     Three mappings are by feature number. `words` has the cells of text columns; their columns of X are filled later.
     `missing` has the number of missing values (NaN in X). `marks` has the texts that stood for missing values.
     """
 
     X: Array | SparseRows
-    target: Array | Encoded
+    target: Array | Encoded | None
     weight: Array | None = None
     group: Encoded | None = None
     words: Mapping[int, WordCells] = field(default_factory=dict)
     missing: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, Counter[str]] = field(default_factory=dict)
+    dropped: int = 0
+    """Number of rows that were left out because they have no label."""
+
+    def rows(self, keep: Array) -> "Block":
+        """Return the rows of a dense block where `keep` is true. `missing` is counted again."""
+        assert isinstance(self.X, np.ndarray)
+        X = self.X[keep]
+        gone = {number: int(np.count_nonzero(np.isnan(X[:, number]))) for number in self.missing}
+        return replace(
+            self,
+            X=X,
+            weight=None if self.weight is None else self.weight[keep],
+            group=None if self.group is None else (self.group[0], self.group[1][keep]),
+            words={number: cells._replace(places=cells.places[keep]) for number, cells in self.words.items()},
+            missing={number: count for number, count in gone.items() if count},
+        )
 
 
 def is_clean(block: Block) -> bool:
@@ -114,6 +147,26 @@ class Collector:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.features = Features(sink)
+        self.labels = LabelColumn()
+        self._id_columns: list[int] = []
+        self.clear()
+
+    def prepare(
+        self,
+        options: ReadOptions,
+        conventions: Conventions,
+        roles: Roles,
+        names: Sequence[str] | None,
+        *,
+        may_be_numbers: bool,
+    ) -> None:
+        """Set what the read options and the names of the columns say. `may_be_numbers`: whether text can be numbers, as
+        in CSV."""
+        self.features.conventions = conventions
+        forced = None if roles.target is None else roles.choices.get(roles.target)
+        self.labels.prepare(options, conventions, forced, may_be_numbers=may_be_numbers)
+        named = enumerate(roles.features)
+        self._id_columns = [k for k, j in named if names is not None and is_identifier_name(names[j])][:MAX_ID_COLUMNS]
         self.clear()
 
     def clear(self) -> None:
@@ -122,31 +175,48 @@ class Collector:
         self.nnz = 0
         self._sparse = False
         self._dtype: np.dtype[np.floating[Any]] | None = None
-        self._labels: NumberCounts | WordCounts | None = None
+        self._is_labelled = False
+        self._watch = ColumnWatch(self._id_columns)
         self._groups = Codes()
+        self.labels.clear()
         self.features.clear()
         self._sink.clear()
 
     def add(self, block: Block) -> None:
+        y = None
+        if block.target is not None:
+            self._is_labelled = True
+            y, keep = self.labels.add(block.target)
+            self.labels.n_dropped += block.dropped
+            block = block if keep is None else block.rows(keep)
         if isinstance(block.X, SparseRows):
             self._add_sparse(block.X)
+            n_rows = len(block.X.indptr) - 1
         else:
+            n_rows = len(block.X)
             self._add_dense(block.X, block)
             if self.features.spoilt:
+                self.n_rows += n_rows
                 return
         if block.weight is not None:
             self._sink.append("weight", block.weight)
         if block.group is not None:
             self._sink.append("group", self._groups.encode(block.group))
-        y = self._encode_labels(block.target)
-        self._sink.append("y", y)
-        self.n_rows += len(y)
+        if y is not None:
+            self._sink.append("y", y)
+        self.n_rows += n_rows
+
+    def settled(self) -> bool:
+        """Return whether labels and features are stored as what they are. If not, the file must be read again."""
+        labels = self.labels.settled()
+        return self.features.settled() and labels
 
     def _add_dense(self, X: Array, block: Block) -> None:
         if block.words or block.missing:
             self.features.add(X, block.words, block.missing, block.marks)
             self.nnz -= int(np.count_nonzero(np.isnan(X)))
         if not self.features.spoilt:
+            self._watch.add(X)
             self._sink.append("X", self._as_before(X))
             self.nnz += int(np.count_nonzero(X))
 
@@ -171,16 +241,6 @@ class Collector:
         self._sink.append("data", rows.data)
         self.nnz += len(rows.data)
 
-    def _encode_labels(self, target: Array | Encoded) -> Array:
-        if isinstance(target, tuple):
-            self._labels = self._labels or WordCounts()
-            assert isinstance(self._labels, WordCounts)
-            return self._labels.encode(target)
-        self._labels = self._labels or NumberCounts()
-        assert isinstance(self._labels, NumberCounts)
-        self._labels.add(target)
-        return target
-
     def shift_indices(self, by: int) -> None:
         """Add `by` to the column indices of all rows stored so far."""
         if self._sparse:
@@ -189,15 +249,13 @@ class Collector:
     def finish(self, n_features: int, warnings: list[FileWarning], source: Source | None = None) -> Summary:
         """Finish the table and return its summary. `source` describes the columns of the file; None for libsvm and
         npz."""
-        assert self._labels is not None, "a table has rows"
-        words: list[str] | None = None
-        if isinstance(self._labels, WordCounts):
-            words = sorted(self._labels.words)
-            ranks = self._labels.ranks()
-            if not np.array_equal(ranks, np.arange(len(ranks))):
-                self._sink.rewrite("y", lambda codes: ranks[codes])
-        self.nnz = self.features.finish() or self.nnz
-        counts, hint, label_warnings = self._labels.judge()
+        words, (counts, hint, label_warnings) = self.labels.words, self._judge_labels(source)
+        if (ranks := self.labels.ranks) is not None:
+            self._sink.rewrite("y", lambda codes: ranks[codes])
+        left_out = {} if source is None else self._left_out(source)
+        kept_nnz = self.features.finish(left_out)
+        self.nnz = self.nnz if kept_nnz is None else kept_nnz
+        n_features -= len(left_out)
         summary = Summary(
             storage="csr" if self._sparse else "dense",
             n_rows=self.n_rows,
@@ -213,15 +271,41 @@ class Collector:
             self._describe(summary, source)
         return summary
 
+    def _judge_labels(self, source: Source | None) -> Verdict:
+        if not self._is_labelled:
+            return [], None, []
+        return self.labels.judge(None if source is None or source.roles.target is None else source.target)
+
+    def _left_out(self, source: Source) -> dict[int, str]:
+        """Return the features to leave out, with the reason: identifiers and row numbers. Raises InvalidFile for a
+        column without a name that does not number the rows."""
+        nameless = [k for k, j in enumerate(source.roles.features) if j in source.nameless]
+        indexes = {k for k in self._watch.sequence if is_index_name(source.feature_name(k)) and self._watch.starts(k)}
+        for number in nameless:
+            if number not in indexes:
+                column = source.roles.features[number]
+                raise InvalidFile([FileError(source.header_line, column + 1, "missing_name", nameless_detail(column))])
+        found = dict.fromkeys(indexes, LEFT_OUT_INDEX)
+        if source.names is not None and self._is_labelled and self.n_rows >= FEWEST_ROWS:
+            reasons = self.features.identifiers(self._watch)
+            found = {k: reason for k, reason in reasons.items() if not source.is_chosen(k)} | found
+        if len(found) < len(source.roles.features):
+            return found
+        return {k: found[k] for k in indexes} if len(indexes) < len(source.roles.features) else {}
+
     def _describe(self, summary: Summary, source: Source) -> None:
-        summary.target = source.name(source.roles.target)
+        summary.target = source.target
         summary.warnings += self.features.warnings(source)
         if source.names is None and self.features.plain:
             return
         features = self.features.describe(source, self.n_rows)
-        summary.feature_names = [column.name for column in features]
+        summary.feature_names = [column.name for column in features if column.role == "feature"]
         others = sorted(set(range(source.n_columns)).difference(source.roles.features))
-        summary.columns = [*features, *(self._describe_other(j, summary, source) for j in others)]
+        summary.columns = [
+            *(column for column in features if column.role == "feature"),
+            *(self._describe_other(j, summary, source) for j in others),
+            *(column for column in features if column.role == "ignored"),
+        ]
         check_storable([column.name for column in summary.columns])
 
     def _describe_other(self, column: int, summary: Summary, source: Source) -> ColumnSummary:
@@ -234,4 +318,7 @@ class Collector:
             return ColumnSummary(name, role, "categorical", 0, levels, plural(levels, "distinct value"))
         if role == "ignored":
             return ColumnSummary(name, role)
-        return ColumnSummary(name, role, "numeric", 0, None, f"all {self.n_rows} cells are numbers")
+        reason, form = f"all {self.n_rows} cells are numbers", None
+        if role == "target" and self.labels.format is not None:
+            reason, form = self.labels.format.reason, self.labels.format.format.to_dict() or None
+        return ColumnSummary(name, role, "numeric", 0, None, reason, form)

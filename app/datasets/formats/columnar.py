@@ -7,8 +7,9 @@ integers or strings. In errors, `line` is the number of the row.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from app.datasets.formats.array_checks import BlockFaults, name_column, rows_a_b
 from app.datasets.formats.collect import Block, Collector
 from app.datasets.formats.columnar_types import Columns, is_string, seconds_of
 from app.datasets.formats.compressed import Ceiling, is_of_the_disk
-from app.datasets.formats.labels import Encoded, encode_integers
+from app.datasets.formats.labels import MISSING_LABEL_CURE, Encoded, encode_integers, without
 from app.datasets.formats.mapped import forget_pages, map_file
 from app.datasets.formats.table import ErrorLog, FileError, InvalidFile, ReadOptions, Summary
 from app.datasets.formats.words import WordCells, encode_cells
@@ -43,6 +44,7 @@ def read_parquet(path: Path, options: ReadOptions, collector: Collector, ceiling
     with _readable("Parquet file"):
         with pq.ParquetFile(path) as file:
             columns = Columns(file.schema_arrow, options)
+        collector.prepare(options, columns.conventions, columns.roles, columns.names, may_be_numbers=False)
         return _read_settled(partial(_walk_parquet, path), columns, collector, partial(_check, path, ceiling))
 
 
@@ -50,6 +52,7 @@ def read_arrow(path: Path, options: ReadOptions, collector: Collector, ceiling: 
     with _readable("Arrow stream"):
         with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(map_file(path)))) as stream:
             columns = Columns(stream.schema, options)
+        collector.prepare(options, columns.conventions, columns.roles, columns.names, may_be_numbers=False)
         return _read_settled(partial(_walk_arrow, path), columns, collector, partial(_check, path, ceiling))
 
 
@@ -71,8 +74,8 @@ def _read_settled(
             dtype = np.dtype(np.float64)
         else:
             reader.raise_faults()
-            if collector.features.settled():
-                return collector.finish(len(columns.roles.features), [], columns.source)
+            if collector.settled():
+                return collector.finish(len(columns.roles.features), list(columns.roles.warnings), columns.source)
         collector.clear()
 
 
@@ -181,16 +184,24 @@ class _ColumnReader:
                     marks[number] = Counter({NOT_A_NUMBER: n_missing - column.null_count})
         if missing and self._dtype != np.float64:
             raise _FoundMissing
-        label_type = self.columns.types[roles.target]
-        is_words = is_string(label_type) or pa.types.is_boolean(label_type)
-        convert: Callable[..., Any] = self._encode if is_words else self._float64
-        labels = convert(next(arrays), roles.target, found)
+        labels: Any = None
+        keep: Array | None = None
+        if roles.target is not None:
+            label_type = self.columns.types[roles.target]
+            is_words = is_string(label_type) or pa.types.is_boolean(label_type)
+            convert: Callable[..., Any] = self._encode if is_words else self._float64
+            labels = convert(next(arrays), roles.target, found)
+            if is_words and self.columns.drops_missing and (gone := _blanks(labels[0])):
+                labels, keep = without(labels, gone)
         weight = None if roles.weight is None else self._float64(next(arrays), roles.weight, found)
         group = None if roles.group is None else self._encode(next(arrays), roles.group, found)
         found.log(self._faults, self._n_rows)
         self._n_rows += batch.num_rows
         if not self._faults:
-            self._collector.add(Block(X, labels, weight, group, words, missing, marks))
+            block = Block(X, None, weight, group, words, missing, marks)
+            if keep is not None:
+                block = replace(block.rows(keep), dropped=len(X) - int(np.count_nonzero(keep)))
+            self._collector.add(replace(block, target=labels))
 
     def raise_faults(self) -> None:
         self._faults.raise_if_any()
@@ -211,8 +222,15 @@ class _ColumnReader:
         return values, int(np.count_nonzero(missing))
 
     def _note_missing(self, missing: Array, j: int, found: BlockFaults) -> None:
-        detail = f"{name_column(j, self.columns.names[j])} is null; fill it in or leave the row out."
+        if j == self.columns.roles.target and self.columns.drops_missing:
+            return
+        detail = f"{name_column(j, self.columns.names[j])} is null; {self._cure(j)}."
         found.add_rows(missing, j + 1, "missing_value", detail)
+
+    def _cure(self, j: int) -> str:
+        if j == self.columns.roles.target:
+            return MISSING_LABEL_CURE
+        return "fill it in or leave the row out"
 
     def _float64(self, column: Any, j: int, found: BlockFaults) -> Array:
         """Return the numbers of the target or the weight, which must not be missing."""
@@ -224,6 +242,8 @@ class _ColumnReader:
             column = column.cast(pa.float64(), safe=False)
         values: Array = column.to_numpy(zero_copy_only=False)
         name = name_column(j, self.columns.names[j])
+        if j == self.columns.roles.target and self.columns.drops_missing and values.dtype.kind == "f":
+            missing = np.isnan(values)
         found.check_numbers(values, j + 1, name, missing)
         if j == self.columns.roles.weight:
             found.check_weights(values, j + 1, name)
@@ -241,7 +261,12 @@ class _ColumnReader:
         if nothing := [k for k, value in enumerate(values) if value is None]:
             self._note_missing(np.isin(places, nothing), j, found)
         blank = [k for k, value in enumerate(values) if isinstance(value, str) and not value.strip(" \t")]
-        if blank:
-            detail = f"{name_column(j, self.columns.names[j])} is empty; fill it in or leave the row out."
+        if blank and not (j == self.columns.roles.target and self.columns.drops_missing):
+            detail = f"{name_column(j, self.columns.names[j])} is empty; {self._cure(j)}."
             found.add_rows(np.isin(places, blank), j + 1, "missing_value", detail)
         return values, places
+
+
+def _blanks(values: Sequence[Any]) -> list[int]:
+    """Return the positions of missing and blank texts."""
+    return [k for k, value in enumerate(values) if value is None or (isinstance(value, str) and not value.strip(" \t"))]

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from app.datasets.formats.array_checks import name_column
 from app.datasets.formats.column_roles import Source, assign_roles
+from app.datasets.formats.guess import Conventions
 from app.datasets.formats.table import ErrorLog, ReadOptions, excerpt
 from app.tabular.frame import Kind
 from app.tabular.types import Array
@@ -25,14 +26,14 @@ class Columns:
         self.types: list[Any] = schema.types
         _check_names(self.names)
         self.roles = assign_roles(self.names, len(self.names), options)
+        self.drops_missing = options.on_missing_target == "drop"
+        self.conventions = Conventions.of(options, "", self.roles.kinds)
         self._check_types()
 
     @property
     def wanted(self) -> list[int]:
         """Return the positions of the columns to read, in the order in which they are read."""
-        roles = self.roles
-        others = (roles.target, roles.weight, roles.group)
-        return [*roles.features, *(j for j in others if j is not None)]
+        return self.roles.used
 
     @property
     def word_names(self) -> list[str]:

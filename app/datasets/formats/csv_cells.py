@@ -18,14 +18,16 @@ import pyarrow as pa
 
 from app.datasets.formats.collect import Block
 from app.datasets.formats.csv_layout import Layout, long_fields_allowed
-from app.datasets.formats.labels import encode_list
+from app.datasets.formats.labels import MISSING_LABEL_CURE, Encoded, encode_list
 from app.datasets.formats.table import ErrorLog, excerpt, plural
 from app.datasets.formats.words import encode_cells
 from app.tabular.cells import NOT_FINITE, NUMBER, is_blank, is_mark
+from app.tabular.types import Array
 
 __all__ = ["Plan", "Records", "first_plan", "read_cells"]
 
 NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
+PADDED = re.compile(r"[ \t]*+0[0-9]++[ \t]*+\Z")
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 Status = Literal["number", "missing", "mark", "not_finite", "word"]
@@ -40,8 +42,6 @@ class Plan:
     marked: frozenset[int] = frozenset()
     """Numeric columns in which markers of missing values occur. pyarrow does not know the markers, so such columns are
     parsed as strings first."""
-    forced: frozenset[int] = frozenset()
-    """Columns that are numeric in nearly all cells. A word in such a column is an error."""
 
     def numbers(self, layout: Layout) -> list[int]:
         """Return the column numbers of the numeric features."""
@@ -64,8 +64,8 @@ class Records:
 
 def first_plan(text: bytes, layout: Layout) -> Plan:
     """Make a plan from the first records of a file, so that most files are read only once."""
-    seen = read_cells(text, 0, layout, Plan())
-    return Plan(frozenset(seen.words), frozenset(seen.marked))
+    seen = read_cells(text, 0, layout, Plan(layout.words))
+    return Plan(layout.words | seen.words, frozenset(seen.marked))
 
 
 def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
@@ -95,28 +95,37 @@ class _CellReader:
         self.found = Records()
         self._layout = layout
         self._plan = plan
-        self._numeric_labels = roles.target not in plan.words
+        self._numeric_labels = roles.target is not None and roles.target not in plan.words
         self._numbers = plan.numbers(layout)
-        others = [roles.target] if self._numeric_labels else []
+        others = [roles.target] if roles.target is not None and self._numeric_labels else []
         self._cells_of_numbers = [*self._numbers, *others, *([] if roles.weight is None else [roles.weight])]
         self._rows: list[list[float]] = []  # in the order of `_cells_of_numbers`
         self._texts: dict[int, list[str]] = {j: [] for j in roles.features if j in plan.words}
-        if not self._numeric_labels:
+        if roles.target is not None and not self._numeric_labels:
             self._texts[roles.target] = []
         if roles.group is not None:
             self._texts[roles.group] = []
         self._number_of = {j: k for k, j in enumerate(roles.features)}
         self._missing: Counter[int] = Counter()
         self._marks: dict[int, Counter[str]] = {}
+        self._dropped = 0
+        self._as_numbers = {j for j, choice in roles.choices.items() if choice == "numeric"}
 
     def add(self, line: int, record: list[str]) -> None:
         if len(record) != self._layout.n_columns:
             self._log_field_count(line, len(record))
             return
+        target = self._layout.roles.target
+        if self._layout.drops_missing and target is not None and self._is_missing(record[target]):
+            self._dropped += 1
+            return
         for j, texts in self._texts.items():
             texts.append(record[j])
         row = self._plain_numbers(record)
         self._rows.append(self._judged_numbers(line, record) if row is None else row)
+
+    def _is_missing(self, cell: str) -> bool:
+        return is_blank(cell) or cell in self._layout.missing
 
     def _plain_numbers(self, record: list[str]) -> list[float] | None:
         """Return the numbers of a record, or None if a cell is not a plain number and needs the checks of
@@ -129,6 +138,8 @@ class _CellReader:
         if roles.weight is not None and "-" in record[roles.weight]:
             return None
         cells = [record[j] for j in self._cells_of_numbers]
+        if any(PADDED.match(cell) for cell in cells):
+            return None
         try:
             row = [float(cell) for cell in cells]
         except ValueError:
@@ -149,6 +160,8 @@ class _CellReader:
     def _judge_feature(self, j: int, cell: str, line: int) -> float:
         status = _status(cell, self._layout.missing)
         number = self._number_of[j]
+        if PADDED.match(cell) and j not in self._as_numbers:
+            status = "word"
         if status in ("missing", "mark"):
             self._missing[number] += 1
             if status == "mark":
@@ -157,12 +170,6 @@ class _CellReader:
                 self.found.marked.add(j)
         elif status == "not_finite":
             self._log(line, j, "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted")
-        elif status == "word" and j in self._plan.forced:
-            detail = (
-                f"has {excerpt(cell)}, but nearly all other cells are numbers; correct it, or name it in missing "
-                "if it means a missing value"
-            )
-            self._log(line, j, "not_a_number", detail)
         elif status == "word":
             self.found.words.add(j)
         return float(cell) if status == "number" else nan
@@ -172,7 +179,10 @@ class _CellReader:
         roles = self._layout.roles
         if cell in self._layout.missing or is_blank(cell):
             what = "is empty" if is_blank(cell) else f"has {excerpt(cell)}, which stands for a missing value"
-            self._log(line, j, "missing_value", f"{what}; fill it in, or remove the row")
+            cure = "fill it in, or remove the row"
+            if j == roles.target:
+                cure = MISSING_LABEL_CURE
+            self._log(line, j, "missing_value", f"{what}; {cure}")
         elif j == roles.group or (j == roles.target and not self._numeric_labels):
             return nan
         else:
@@ -216,7 +226,7 @@ class _CellReader:
         X[:, [self._number_of[j] for j in self._numbers]] = numbers[:, : len(self._numbers)]
         return Block(
             X=X,
-            target=numbers[:, len(self._numbers)] if self._numeric_labels else encode_list(self._texts[roles.target]),
+            target=self._labels(numbers),
             weight=None if roles.weight is None else numbers[:, -1],
             group=None if roles.group is None else encode_list(self._texts[roles.group]),
             words={
@@ -226,7 +236,14 @@ class _CellReader:
             },
             missing=self._missing,
             marks=self._marks,
+            dropped=self._dropped,
         )
+
+    def _labels(self, numbers: Array) -> Array | Encoded | None:
+        target = self._layout.roles.target
+        if target is None:
+            return None
+        return numbers[:, len(self._numbers)] if self._numeric_labels else encode_list(self._texts[target])
 
 
 def _status(cell: str, missing: frozenset[str]) -> Status:

@@ -1,17 +1,23 @@
 """Determines the layout of a CSV file: header, roles of the columns, start of the data."""
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.datasets.formats.column_roles import Roles, assign_roles
+from app.datasets.formats.column_roles import Roles, assign_roles, nameless_detail
 from app.datasets.formats.table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt
 from app.datasets.formats.text import MAX_LINE_BYTES, text_lines
+from app.tabular.cell_format import STYLES, core_pattern
 
 __all__ = ["Layout", "find_layout", "long_fields_allowed"]
+
+LONGEST_NUMBER = 40
+"""Maximum characters of a cell of the first line that is compared with formats of numbers."""
+NUMBER = re.compile("[-+]?(?:" + "|".join(core_pattern(*style) for style in STYLES) + ")")
 
 
 @dataclass(frozen=True)
@@ -26,11 +32,17 @@ class Layout:
     first_record_bytes: int
     body_start: int  # byte offset of the first record of data
     body_line: int  # number of the line at that offset
+    words: frozenset[int] = frozenset()
+    """Columns that are read as text from the start, because of the options."""
+    drops_missing: bool = False
+    """Whether rows without a label are left out."""
+    header_line: int = 1
+    nameless: frozenset[int] = frozenset()
+    """Columns without a name in the header."""
 
     @property
     def used(self) -> list[int]:
-        roles = self.roles
-        return [*roles.features, *(j for j in (roles.target, roles.weight, roles.group) if j is not None)]
+        return self.roles.used
 
 
 def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) -> tuple[Layout, list[FileWarning]]:
@@ -42,8 +54,10 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
     if names is not None:
         _check_names_differ(names, line)
     roles = assign_roles(names, len(first), options)
+    nameless = frozenset(j for j in roles.features if names is not None and not names[j])
     if names is not None:
-        _check_names_present(names, roles.features, line)
+        _refuse_nameless([j for j in sorted(nameless) if j > 0], line)
+        names = [name or (f"Unnamed: {j}" if j in nameless else name) for j, name in enumerate(names)]
     layout = Layout(
         delimiter=delimiter,
         names=names,
@@ -53,8 +67,21 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
         first_record_bytes=n_bytes,
         body_start=start + n_bytes if has_header else start,
         body_line=1 + n_lines if has_header else 1,
+        words=_words_from_start(roles, options),
+        drops_missing=options.on_missing_target == "drop",
+        nameless=nameless,
+        header_line=line,
     )
-    return layout, warnings
+    return layout, [*warnings, *roles.warnings]
+
+
+def _words_from_start(roles: Roles, options: ReadOptions) -> frozenset[int]:
+    """Return the columns that are read as text because of the options `columns` and `decimal`."""
+    readable = {*roles.features, *(() if roles.target is None else (roles.target,))}
+    if options.decimal == ",":
+        return frozenset(readable)
+    words = ("categorical", "text", "boolean", "date")
+    return frozenset(j for j in readable if roles.choices.get(j) in words)
 
 
 @contextmanager
@@ -112,12 +139,12 @@ def _decide_header(first: list[str], header: Literal["auto", "true", "false"]) -
 
 
 def _looks_numeric(cell: str) -> bool:
-    """Return whether a cell looks like a number. nan and 1_000 count too, so that a line of data is not read as a
-    header."""
+    """Return whether a cell looks like a number. nan, 1_000 and 1.234,5 count too, so that a line of data is not read
+    as a header."""
     try:
         float(cell)
     except ValueError:
-        return False
+        return len(cell) < LONGEST_NUMBER and NUMBER.fullmatch(cell.strip()) is not None
     return True
 
 
@@ -136,10 +163,8 @@ def _check_names_differ(names: list[str], line: int) -> None:
     log.raise_if_any()
 
 
-def _check_names_present(names: list[str], features: list[int], line: int) -> None:
+def _refuse_nameless(features: list[int], line: int) -> None:
     log = ErrorLog()
     for j in features:
-        if not names[j]:
-            detail = f"This column has no name; name it, or leave it out with ignore={j} (counted from 0)."
-            log.add(line, j + 1, "missing_name", detail)
+        log.add(line, j + 1, "missing_name", nameless_detail(j))
     log.raise_if_any()

@@ -14,13 +14,25 @@ if TYPE_CHECKING:  # their modules need pyarrow
     from app.datasets.formats.collect import Collector
     from app.datasets.formats.compressed import Ceiling
 
-__all__ = ["COLUMN_OPTIONS", "FileFormat", "Reader", "check_options", "file_formats", "named"]
+__all__ = ["COLUMN_OPTIONS", "PARAMETERS", "FileFormat", "Reader", "check_options", "file_formats", "named"]
 
 Reader = Callable[[Path, ReadOptions, "Collector", "Ceiling"], Summary]
 """A function that reads a decompressed file and passes its rows to the collector, block by block."""
 
-COLUMN_OPTIONS = ("target", "weight", "group", "ignore")
+COLUMN_OPTIONS = (
+    "target",
+    "weight",
+    "group",
+    "ignore",
+    "columns",
+    "on_missing_target",
+    "decimal",
+    "thousands",
+    "date_order",
+)
 """Read options that every format with named columns accepts."""
+PARAMETERS = {"charset": "encoding"}
+"""Query parameters whose name differs from the field of ReadOptions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,4 +73,4 @@ def check_options(options: ReadOptions, format: FileFormat) -> None:
         if is_set and option.name not in format.options:
             takers = [one.name for one in file_formats().values() if option.name in one.options]
             detail = f"The format {format.name} does not accept this option; use {' or '.join(takers)}."
-            raise InvalidOption(option.name, detail)
+            raise InvalidOption(PARAMETERS.get(option.name, option.name), detail)

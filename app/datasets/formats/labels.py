@@ -9,7 +9,19 @@ import numpy.typing as npt
 from app.datasets.formats.table import FileError, FileWarning, InvalidFile, Label, TaskHint, excerpt
 from app.tabular.types import Array
 
-__all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
+__all__ = [
+    "MAX_NUMERIC_CLASSES",
+    "MISSING_LABEL_CURE",
+    "Codes",
+    "Encoded",
+    "NumberCounts",
+    "Verdict",
+    "WordCounts",
+    "check_storable",
+    "encode_integers",
+    "encode_list",
+    "without",
+]
 
 MAX_NUMERIC_CLASSES = 100
 """Maximum number of different integer labels that count as classes. With more, the suggested task is regression.
@@ -21,9 +33,14 @@ MAX_LABEL_CHARACTERS = 16 << 20
 """Maximum total characters of all different labels. Larger: larger rows in the database, where the labels are stored.
 Set by hand; no measurement is recorded."""
 
+MISSING_LABEL_CURE = (
+    "fill it in, or leave out the rows without a label with on_missing_target=drop; if the file has no labels, set "
+    "target=none"
+)
+
 # distinct values in order of appearance, and for each row the position of its value among them
 Encoded = tuple[Sequence[Any], Array]
-Verdict = tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]
+Verdict = tuple[list[tuple[Label, int]], TaskHint | None, list[FileWarning]]
 
 
 class NumberCounts:
@@ -57,6 +74,15 @@ def encode_list(values: Sequence[Hashable]) -> Encoded:
     places: dict[Hashable, int] = {}
     codes = np.array([places.setdefault(value, len(places)) for value in values], dtype=np.int64)
     return list(places), codes
+
+
+def without(encoded: Encoded, gone: Sequence[int]) -> tuple[Encoded, Array]:
+    """Remove the values at these positions. Returns the encoded rest, and which rows it has."""
+    values, places = encoded
+    keep = ~np.isin(places, list(gone))
+    rank = np.cumsum(~np.isin(np.arange(len(values)), list(gone))) - 1
+    left = set(gone)
+    return ([value for k, value in enumerate(values) if k not in left], rank[places[keep]]), keep
 
 
 def encode_integers(values: npt.NDArray[np.int64]) -> Encoded:

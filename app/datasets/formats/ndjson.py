@@ -19,7 +19,7 @@ import pyarrow.json
 from app.datasets.formats.collect import Block, Collector, is_clean
 from app.datasets.formats.column_roles import Source
 from app.datasets.formats.compressed import Ceiling
-from app.datasets.formats.ndjson_lines import BLANK, Layout, Type, parse_line, read_lines
+from app.datasets.formats.ndjson_lines import BLANK, Layout, Type, is_missing_label, parse_line, read_lines
 from app.datasets.formats.table import ErrorLog, FileError, InvalidFile, ReadOptions, Summary
 from app.datasets.formats.text import (
     MAX_LINE_BYTES,
@@ -49,17 +49,20 @@ def read_ndjson(path: Path, options: ReadOptions, collector: Collector, ceiling:
     with path.open("rb") as file:
         start = skip_byte_order_mark(file.read(4))
     layout = _find_layout(path, start, options)
+    collector.prepare(options, layout.conventions, layout.roles, layout.names, may_be_numbers=False)
     admit = partial(_admit, layout=layout, ceiling=ceiling, file_bytes=path.stat().st_size)
     at_once = True
     while True:
         if _walk(path, start, layout, collector, admit, at_once):
-            if collector.features.settled():
+            if collector.settled():
                 break
         else:
             at_once = False  # the second pass searches the whole file for further such columns
         collector.clear()
     source = Source(layout.names, len(layout.names), layout.roles, _booleans(layout))
-    return collector.finish(len(layout.roles.features), [], source)
+    if collector.n_rows == 0:
+        raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data with a label.")])
+    return collector.finish(len(layout.roles.features), list(layout.roles.warnings), source)
 
 
 def _booleans(layout: Layout) -> dict[int, Any]:
@@ -68,7 +71,10 @@ def _booleans(layout: Layout) -> dict[int, Any]:
 
 
 def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
+    """Return the layout that the first line shows. If rows without a label are left out, the first label decides the
+    type of labels."""
     number = 0
+    layout: Layout | None = None
     with path.open("rb") as file:
         file.seek(start)
         while line := file.readline(MAX_LINE_BYTES):
@@ -80,10 +86,18 @@ def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
                 log = ErrorLog()
                 pairs = parse_line(line, number, log)
                 log.raise_if_any()
-                if len(pairs) < 2:
+                if layout is None and len(pairs) < 2:
                     detail = "The object has fewer than two keys; a label and at least one feature are needed."
                     raise InvalidFile([FileError(number, 1, "one_column", detail)])
-                return Layout(pairs, options, len(line))
+                if layout is None:
+                    layout = Layout(pairs, options, len(line))
+                label = dict(pairs).get(layout.target_name or "")
+                if layout.target_name is None or not layout.drops_missing or not is_missing_label(label):
+                    if layout.target_name is not None:
+                        layout.set_label(label)
+                    return layout
+    if layout is not None:
+        return layout
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
 
 
@@ -150,7 +164,8 @@ def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -
             column.validate(full=True)
     except pa.ArrowInvalid:
         return piece, None
-    if any(columns[j].null_count for j in (roles.target, roles.weight, roles.group) if j is not None):
+    others = [j for j in (roles.target, roles.weight, roles.group) if j is not None]
+    if any(columns[j].null_count for j in others):  # also for rows to leave out, which is rare
         return piece, None
     X = np.zeros((n_lines, len(roles.features)))
     for k, j in enumerate(roles.features):
@@ -159,7 +174,7 @@ def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -
             X[:, k] = numbers.to_numpy(zero_copy_only=False)
     block = Block(
         X,
-        target=_encode(columns[roles.target]) if layout.has_words else columns[roles.target].to_numpy(),
+        target=None if roles.target is None else _labels(columns[roles.target], layout),
         weight=None if roles.weight is None else columns[roles.weight].to_numpy(),
         group=None if roles.group is None else _encode(columns[roles.group]),
         words={k: encode_cells(column) for k, column in strings.items()},
@@ -196,7 +211,8 @@ def _has_known_keys(text: bytes, layout: Layout) -> bool:
 def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     roles = layout.roles
     fields = {j: TYPES[types.get(j, "number")] for j in layout.used}
-    fields[roles.target] = TYPES[layout.label_type]
+    if roles.target is not None:
+        fields[roles.target] = TYPES[layout.label_type]
     if roles.group is not None:
         fields[roles.group] = pa.string() if layout.has_word_groups else pa.int64()
     schema = pa.schema([(layout.names[j], kind) for j, kind in fields.items()])
@@ -207,6 +223,10 @@ def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(piece.text) + 1),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
     )
+
+
+def _labels(column: Any, layout: Layout) -> Any:
+    return _encode(column) if layout.has_words else column.to_numpy()
 
 
 def _encode(column: Any) -> tuple[list[Any], Array]:

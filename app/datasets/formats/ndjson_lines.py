@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from app.datasets.formats.collect import Block
 from app.datasets.formats.column_roles import Roles, assign_roles
-from app.datasets.formats.labels import check_storable, encode_list
+from app.datasets.formats.guess import Conventions
+from app.datasets.formats.labels import MISSING_LABEL_CURE, check_storable, encode_list
 from app.datasets.formats.table import ErrorLog, ReadOptions, excerpt
 from app.datasets.formats.words import encode_cells
 from app.tabular.cells import is_blank, is_mark
 
-__all__ = ["BLANK", "Layout", "Lines", "Type", "parse_line", "read_lines"]
+__all__ = ["BLANK", "Layout", "Lines", "Type", "is_missing_label", "parse_line", "read_lines"]
 
 BLANK = b" \t\r\n"
 EXACT_DIGITS = 18
@@ -39,8 +40,10 @@ class Layout:
     def __init__(self, first: Pairs, options: ReadOptions, line_bytes: int) -> None:
         self.names = [name for name, _ in first]
         self.roles: Roles = assign_roles(self.names, len(self.names), options)
+        self.drops_missing = options.on_missing_target == "drop"
+        self.conventions = Conventions.of(options, "", self.roles.kinds)
         values = [value for _, value in first]
-        self.label_type: Type = _label_type(values[self.roles.target])
+        self.label_type: Type = "number" if self.roles.target is None else _label_type(values[self.roles.target])
         self.has_word_groups = self.roles.group is not None and isinstance(values[self.roles.group], str)
         self.line_bytes = line_bytes
         found = {j: type_of(values[j]) for j in self.roles.features}
@@ -55,8 +58,15 @@ class Layout:
 
     @property
     def used(self) -> list[int]:
-        roles = self.roles
-        return [*roles.features, *(j for j in (roles.target, roles.weight, roles.group) if j is not None)]
+        return self.roles.used
+
+    @property
+    def target_name(self) -> str | None:
+        return None if self.roles.target is None else self.names[self.roles.target]
+
+    def set_label(self, label: Any) -> None:
+        """Set the type of labels by the first label, if the first line has none."""
+        self.label_type = _label_type(label)
 
     def learn(self, types: dict[int, Type]) -> None:
         self.types = {**types, **self.types}
@@ -105,6 +115,8 @@ class _LineReader:
         self._values: dict[int, list[Any]] = {j: [] for j in layout.used}
         self._missing: Counter[int] = Counter()
         self._marks: dict[int, Counter[str]] = {}
+        self._dropped = 0
+        self._n_rows = 0
 
     def add(self, line: int, pairs: Pairs) -> None:
         for name, _ in pairs:
@@ -112,6 +124,10 @@ class _LineReader:
                 detail = f"{excerpt(name)} is not a key of the first line; add it there (null: missing)."
                 self.found.faults.add(line, None, "unknown_name", detail)
         row = dict(pairs)
+        if self._layout.drops_missing and is_missing_label(row.get(self._layout.target_name or "")):
+            self._dropped += 1
+            return
+        self._n_rows += 1
         for j in sorted(self._layout.used):
             judge = self._judge_feature if j in self._number_of else self._judge_other
             value, fault = judge(j, row)
@@ -153,7 +169,10 @@ class _LineReader:
         )
         if value is None or (is_words and isinstance(value, str) and is_blank(value)):
             what = "is absent" if name not in row else "is null" if value is None else "is empty"
-            return None, ("missing_value", f"{what}; fill it in, or remove the row")
+            return None, (
+                "missing_value",
+                f"{what}; {MISSING_LABEL_CURE if is_label else 'fill it in, or remove the row'}",
+            )
         if is_words:
             fine = isinstance(value, str)
             return value, None if fine else ("not_a_string", "is not a string, unlike in the first line")
@@ -175,14 +194,13 @@ class _LineReader:
     def finish(self) -> Lines:
         found = self.found
         is_known = all(kind == "number" for kind in found.types.values())
-        if self._values[self._layout.roles.target] and is_known and not found.faults:
+        if (self._n_rows or self._dropped) and is_known and not found.faults:
             found.block = self._block()
         return found
 
     def _block(self) -> Block:
         roles, types = self._layout.roles, self._layout.types
-        labels = self._values[roles.target]
-        X = np.zeros((len(labels), len(roles.features)))
+        X = np.zeros((self._n_rows, len(roles.features)))
         words = {}
         for j, number in self._number_of.items():
             values = self._values[j]
@@ -193,13 +211,25 @@ class _LineReader:
                 X[:, number] = [nan if value is None else float(value) for value in values]
         return Block(
             X,
-            target=encode_list(labels) if self._layout.has_words else np.array(labels, dtype=np.float64),
+            target=self._labels(),
             weight=None if roles.weight is None else np.array(self._values[roles.weight], dtype=np.float64),
             group=None if roles.group is None else encode_list(self._values[roles.group]),
             words=words,
             missing=self._missing,
             marks=self._marks,
+            dropped=self._dropped,
         )
+
+    def _labels(self) -> Any:
+        target = self._layout.roles.target
+        if target is None:
+            return None
+        labels = self._values[target]
+        return encode_list(labels) if self._layout.has_words else np.array(labels, dtype=np.float64)
+
+
+def is_missing_label(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and is_blank(value))
 
 
 def _is_nan(value: Any) -> bool:

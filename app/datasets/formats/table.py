@@ -12,17 +12,20 @@ All of them can be pickled, because they are sent between processes.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from app.tabular.frame import Kind
 from app.tabular.types import Array
 
 __all__ = [
+    "COLUMN_CHOICES",
     "COUNTED_ERRORS",
     "DELIMITER",
     "DELIMITERS",
     "LISTED_ERRORS",
+    "NO_TARGET",
     "Array",
+    "Charset",
     "ColumnSummary",
     "Encoding",
     "ErrorLog",
@@ -45,6 +48,11 @@ __all__ = [
 Format = str
 """Name of a format in `file_formats()`."""
 Encoding = Literal["identity", "gzip", "zstd"]
+Charset = Literal["utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "windows-1252"]
+NO_TARGET = "none"
+"""Value of the option `target` for a file without labels."""
+COLUMN_CHOICES = ("numeric", "boolean", "date", "categorical", "text", "feature", "ignored")
+"""Values of the option `columns`: a kind, `feature` to keep a column that would be left out, or `ignored`."""
 Label = int | str
 Role = Literal["feature", "target", "weight", "group", "ignored"]
 TaskHint = Literal["binary", "multiclass", "regression"]
@@ -67,7 +75,9 @@ class ReadOptions:
     """How to read a file. Options that the format does not accept are refused.
 
     A column is given by its name or by its number from 0; -1 is the last column. `missing` lists texts that mean a
-    missing value; a cell must equal such a text exactly. A blank cell is always missing.
+    missing value; a cell must equal such a text exactly. A blank cell is always missing. `target` is NO_TARGET for a
+    file without labels. `encoding` is the compression, `charset` the character encoding (the parameter `encoding`).
+    `columns` has pairs of a column and its kind or role (COLUMN_CHOICES). None means: recognise it.
     """
 
     target: str | None = None
@@ -80,6 +90,12 @@ class ReadOptions:
     group: str | None = None
     missing: tuple[str, ...] = ()
     encoding: Encoding = "identity"
+    charset: Charset | None = None
+    decimal: Literal[".", ","] | None = None
+    thousands: Literal[",", ".", "space", "apostrophe", "none"] | None = None
+    date_order: Literal["ymd", "dmy", "mdy"] | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    on_missing_target: Literal["error", "drop"] = "error"
 
 
 @dataclass(frozen=True)
@@ -154,6 +170,8 @@ class ColumnSummary:
     missing: int | None = None
     levels: int | None = None
     reason: str | None = None
+    format: dict[str, Any] | None = None
+    """How numbers and dates are written, if not as 1234.5 and 2024-05-31: the fields of CellFormat that differ."""
 
 
 @dataclass(kw_only=True)
@@ -171,7 +189,8 @@ class Summary:
     n_features: int
     nnz: int
     label_kind: Literal["number", "string"]
-    task_hint: TaskHint
+    task_hint: TaskHint | None
+    """None if the file has no labels."""
     feature_names: list[str] | None = None
     target: str | None = None
     labels: list[str] | None = None
@@ -188,7 +207,7 @@ class Table(Summary):
 
     - dense: X (C order); csr: data, indices (int32, ascending in a row) and indptr (int64). X and data are float32 if
       the file stores float32, or is text whose numbers are all exact in float32; else float64.
-    - y: float64 for numeric labels; for strings, their positions in `labels` (int32).
+    - y: float64 for numeric labels; for strings, their positions in `labels` (int32); absent without labels.
     - weight (float64) and group (int64, numbered from 0 in order of appearance), if the file has them.
     - levels.j.bytes and levels.j.offsets: the category names of a categorical feature j.
     - text.j.bytes and text.j.offsets: the texts of a text feature j.

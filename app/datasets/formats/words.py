@@ -6,7 +6,7 @@ known kinds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
@@ -16,9 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.datasets.formats.guess import Facts, Guess, guess
+from app.datasets.formats.date_cells import DateFacts, read_dates
+from app.datasets.formats.guess import Conventions, Evidence, Facts, Guess, Stray, guess
+from app.datasets.formats.number_cells import NumberFacts, read_numbers
 from app.datasets.formats.table import FileError, InvalidFile
-from app.tabular.cells import DECIMAL, is_mark, read_boolean, read_date, truth_pair
+from app.tabular.cell_format import CellFormat
+from app.tabular.cells import MARKS, TRUTH_PAIRS, TRUTHS
 from app.tabular.frame import Kind
 from app.tabular.types import Array
 
@@ -40,9 +43,8 @@ CHUNK_BYTES = 8 << 20
 """Bytes of texts per write to the disk. Larger: fewer writes, more memory. Set by hand; no measurement is recorded."""
 LONGEST_MARK = 15
 """Maximum characters of a common marker for a missing value. Longer cells are not compared with the markers."""
-NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"
-"""Pattern of cells that mean infinity or NaN. Without a sign, "nan" is a marker for a missing value instead."""
-LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
+LISTED_STRAYS = 10
+"""Maximum number of cells per column that a warning about stray cells lists. Larger: longer warnings."""
 
 
 class WordCells(NamedTuple):
@@ -124,87 +126,127 @@ class WordColumn:
     """A text column. It receives cells block by block, returns the numbers that represent them in X, and determines its
     kind at the end."""
 
-    def __init__(self, kind: Kind | None, budget: LevelBudget, may_be_numbers: bool) -> None:
-        self.kind = kind
-        self.facts = Facts()
+    def __init__(
+        self,
+        assumed: Guess | None,
+        budget: LevelBudget,
+        conventions: Conventions,
+        number: int,
+        *,
+        may_be_numbers: bool,
+        counts_levels: bool,
+    ) -> None:
+        """`assumed` is the result of an earlier pass. Without `counts_levels`, a column that begins with numbers or
+        dates does not collect its different values, which would need a Python object for each."""
+        self.assumed = assumed
+        self.facts = Facts(
+            typed=not may_be_numbers,
+            numbers=NumberFacts(conventions.styles),
+            dates=DateFacts(conventions.date_order),
+        )
         self.spoilt = False  # true once stored cells have a wrong kind
+        self.lacks_levels = False
         self._known: dict[str, int] | None = {}  # text to code; None if there are too many categories
         self._level_bytes = 0
         self._budget = budget
-        self._may_be_numbers = may_be_numbers
+        self._forced = conventions.kinds.get(number)
+        self._counts_levels = counts_levels
+        self._guessed_comma = conventions.prefers_comma
+        self._n_rows = 0
+
+    @property
+    def kind(self) -> Kind:
+        return "categorical" if self.assumed is None else self.assumed.kind
+
+    @property
+    def format(self) -> CellFormat:
+        return CellFormat() if self.assumed is None else self.assumed.format
 
     @property
     def levels(self) -> list[str]:
         """Return the categories in order of appearance, which is the order of their codes."""
         return list(self._known or ())
 
-    @property
-    def verdict(self) -> Guess:
-        return guess(self.facts)
+    def is_stored_as(self, verdict: Guess) -> bool:
+        """Return whether the cells are stored by the kind and the format of this verdict."""
+        return (self.kind, self.format) == (verdict.kind, verdict.format)
+
+    def verdict(self, evidence: Evidence) -> Guess:
+        return guess(self.facts, evidence, self._forced)
 
     def add(self, cells: WordCells) -> Array:
         """Add cells. Returns the numbers that represent them in X."""
         present = cells.places[cells.places >= 0]
         counts = np.bincount(present, minlength=len(cells.values))
-        texts = cells.values.to_pylist() if self._needs_texts else None
-        self._count(cells, counts, texts)
-        codes = None if texts is None else self._encode(texts, counts)
-        if self.kind is None:
-            self.kind = self.verdict.kind
-        if self.kind == "text":
-            return _looked_up(_lengths(pc.utf8_length(cells.values)), cells.places)
-        if self.kind != "categorical":
-            codes = None if texts is None else _meanings(read_date if self.kind == "date" else read_boolean, texts)
+        self._count(cells, counts)
+        evidence = Evidence(self._guessed_comma)
+        if self.assumed is None and (first := self.verdict(evidence)).kind in ("numeric", "date"):
+            self.assumed = first  # before the levels are collected, because such a column does not need them
+        codes = self._encode(cells.values, counts) if self._needs_levels else None
+        if self.assumed is None:
+            self.assumed = self.verdict(evidence)
+        self._n_rows += len(cells.places)
+        match self.kind:
+            case "text":
+                return _looked_up(_lengths(pc.utf8_length(cells.values)), cells.places)
+            case "numeric":
+                return _looked_up(read_numbers(cells.values, self.format), cells.places)
+            case "date":
+                return _looked_up(read_dates(cells.values, self.format.date_order), cells.places)
+            case "boolean":
+                return _looked_up(_read_booleans(cells.values), cells.places)
         if codes is None:
             self.spoilt = True
             return np.full(len(cells.places), np.nan)
         return _looked_up(codes, cells.places)
 
     @property
-    def _needs_texts(self) -> bool:
-        return self._known is not None or self.facts.dates or self.facts.pair is not None
+    def _needs_levels(self) -> bool:
+        if self._known is None:
+            return False
+        if self.kind in ("numeric", "date") and not self._counts_levels and not self.lacks_levels:
+            self.lacks_levels, self._known, self.facts.distinct = True, None, None
+            return False
+        return True
 
-    def _count(self, cells: WordCells, counts: Array, texts: list[str] | None) -> None:
-        facts = self.facts
+    def _count(self, cells: WordCells, counts: Array) -> None:
+        facts, values = self.facts, cells.values
         facts.missing += int(np.count_nonzero(cells.places < 0))
         facts.present += int(counts.sum())
-        facts.words += int(_count_words(cells.values) @ counts)
-        marks = _find_marks(cells.values, counts)
-        facts.marks.update(marks)
-        if self._may_be_numbers:
-            self._count_numbers(cells.values, counts)
-        if texts is not None and (facts.pair is not None or facts.dates):
-            self._narrow(
-                text for text, count in zip(texts, counts.tolist(), strict=True) if count and text not in marks
-            )
+        facts.words += int(_count_words(values) @ counts)
+        bare = pc.utf8_lower(pc.utf8_trim(values, characters=" \t"))
+        is_mark = _find_marks(values, bare, counts, facts.marks)
+        used = (counts > 0) & ~is_mark
+        self._narrow_pair(bare, used)
+        self._note_strays(facts.numbers.add(values, np.where(used, counts, 0)), used, cells, facts.not_numbers)
+        self._note_strays(facts.dates.add(values, np.where(used, counts, 0)), used, cells, facts.not_dates)
 
-    def _count_numbers(self, values: Any, counts: Array) -> None:
-        spelled = pc.match_substring_regex(values, LIKE_NUMBER).fill_null(False)
-        is_number = spelled.to_numpy(zero_copy_only=False)
-        self.facts.numbers += int(counts[is_number].sum())
-        if self.facts.example is None:
-            others = np.flatnonzero(~is_number & (counts > 0))
-            words = (values[int(place)].as_py() for place in others)
-            self.facts.example = next((word for word in words if not is_mark(word)), None)
+    def _note_strays(self, fits: Array, used: Array, cells: WordCells, strays: list[Stray]) -> None:
+        """Add the first cells that do not fit to the list."""
+        room = LISTED_STRAYS - len(strays)
+        wrong = np.append(used & ~fits, False)  # the last entry is for missing cells
+        if room <= 0 or not wrong.any():
+            return
+        rows = np.flatnonzero(wrong[cells.places])[:room].tolist()
+        strays += [Stray(self._n_rows + row + 1, cells.values[int(cells.places[row])].as_py()) for row in rows]
 
-    def _narrow(self, texts: Iterator[str]) -> None:
-        """Update the facts `dates` and `pair` with more cells."""
+    def _narrow_pair(self, bare: Any, used: Array) -> None:
+        """Update the fact `pair` with more cells."""
         facts = self.facts
-        for text in texts:
-            pair = truth_pair(text)
-            if facts.pair == ():
-                facts.pair = pair
-            elif pair != facts.pair:
-                facts.pair = None
-            facts.dates = facts.dates and read_date(text) is not None
-            if facts.pair is None and not facts.dates:
-                break
+        if facts.pair is None or not used.any():
+            return
+        places = pc.index_in(bare, value_set=pa.array(list(TRUTH_PAIRS))).fill_null(-1).to_numpy(zero_copy_only=False)
+        known = list(TRUTH_PAIRS.values())
+        pairs = {known[place] if place >= 0 else None for place in np.unique(places[used]).tolist()}
+        found = pairs.pop() if len(pairs) == 1 else None
+        facts.pair = found if facts.pair in ((), found) else None
 
-    def _encode(self, texts: list[str], counts: Array) -> Array | None:
+    def _encode(self, values: Any, counts: Array) -> Array | None:
         """Return the codes of these texts, or None if there are too many categories."""
         known = self._known
         if known is None:
             return None
+        texts = values.to_pylist()
         used = [text if count else None for text, count in zip(texts, counts.tolist(), strict=True)]
         before = len(known)
         codes = [0 if text is None else known.setdefault(text, len(known)) for text in used]
@@ -221,15 +263,21 @@ class WordColumn:
         return np.array(codes, dtype=np.float64)
 
 
-def _find_marks(values: Any, counts: Array) -> Counter[str]:
-    short = np.flatnonzero((_lengths(pc.binary_length(values)) <= LONGEST_MARK) & (counts > 0))
-    texts = values.take(pa.array(short)).to_pylist()
-    return Counter({text: int(counts[place]) for text, place in zip(texts, short, strict=True) if is_mark(text)})
+def _find_marks(values: Any, bare: Any, counts: Array, marks: Counter[str]) -> Array:
+    """Count the markers of missing values. Returns which values are markers."""
+    short = pc.less_equal(pc.binary_length(values), LONGEST_MARK)
+    found = pc.and_(pc.is_in(bare, value_set=pa.array(sorted(MARKS))), short).fill_null(False)
+    is_mark: Array = found.to_numpy(zero_copy_only=False) & (counts > 0)
+    for place in np.flatnonzero(is_mark).tolist():  # at most a few spellings of each marker
+        marks[values[place].as_py()] += int(counts[place])
+    return is_mark
 
 
-def _meanings(read: Callable[[str], float | None], texts: list[str]) -> Array:
-    found = (None if text is None else read(text) for text in texts)
-    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+def _read_booleans(values: Any) -> Array:
+    bare = pc.utf8_lower(pc.utf8_trim(values, characters=" \t"))
+    places = pc.index_in(bare, value_set=pa.array(list(TRUTHS))).fill_null(len(TRUTHS)).to_numpy(zero_copy_only=False)
+    truths: Array = np.array([*TRUTHS.values(), np.nan])[places]
+    return truths
 
 
 def _looked_up(values: Array, places: Array) -> Array:

@@ -29,6 +29,19 @@ REMEDIES = {  # severity and remedy of each warning of the readers
     "mixed_labels": ("warning", "Write every label in the same way."),
     "marked_missing": ("info", "No action is needed if these cells are missing values."),
     "mixed_column": ("warning", "Correct the column; if the words mean missing values, list them in `missing`."),
+    "stray_cells": ("warning", "Correct the cells, list them in `missing`, or set columns=<name>:categorical."),
+    "number_format_guessed": ("warning", "Set decimal or thousands."),
+    "date_order_guessed": ("warning", "Set date_order=dmy or date_order=mdy."),
+    "date_orders_mixed": ("warning", "Write all dates of a column in one order, such as 2024-05-31."),
+    "mixed_units": ("warning", "Convert the numbers to one unit, or set columns=<name>:numeric."),
+    "codes_kept": ("info", "No action is needed if the column has codes. Otherwise set columns=<name>:numeric."),
+    "numbers_as_strings": ("warning", "If these are quantities, set columns=<name>:numeric."),
+    "encoding_guessed": ("info", "Set encoding if names or words are wrong."),
+    "delimiter_guessed": ("info", "Set delimiter if columns are wrong."),
+    "rows_dropped": ("info", "No action is needed: on_missing_target=drop left these rows out."),
+    "labels_like_missing": ("warning", "If these labels mean no value, list them in `missing`."),
+    "index_left_out": ("info", "To keep the column, set columns=<name>:feature."),
+    "identifier_left_out": ("info", "To keep a column, set columns=<name>:feature."),
     "identifier_like": ("warning", "Leave the column out (`ignore`): no other row has the same value."),
 }
 
@@ -113,7 +126,7 @@ def _group_findings(files: ArrayFiles) -> Iterator[Finding]:
 def _reader_findings(facts: Facts) -> Iterator[Finding]:
     """Report the warnings of the reader that no other check reports."""
     for warning in facts.warnings:
-        if warning["code"] != "one_class":
+        if warning["code"] not in ("one_class", "target_guessed"):
             severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that the file was read as intended."))
             places = {}
             if warning.get("count"):

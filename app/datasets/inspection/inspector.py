@@ -103,7 +103,7 @@ def preview(
             indices, values = None, [_shown_value(stored.frame, number, column) for column in range(width)]
         weight = None if stored.weight is None else float(stored.weight[number])
         group = None if stored.group is None else int(stored.group[number])
-        label = stored.label(stored.y[number])
+        label = stored.label(stored.y[number]) if "y" in dataset.arrays else None
         data.append({"label": label, "values": values, "indices": indices, "weight": weight, "group": group})
     return {
         "dataset_id": dataset.id,

@@ -53,6 +53,9 @@ class BlobSink:
                 self._bytes -= rows.nbytes
                 self.append(name, change(rows))
 
+    def rename(self, name: str, new_name: str) -> None:
+        self._arrays[new_name] = self._arrays.pop(name)
+
     def clear(self) -> None:
         for array in self._arrays.values():
             array.discard()

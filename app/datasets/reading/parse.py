@@ -50,7 +50,7 @@ def _describe(summary: Summary) -> dict[str, Any]:
         "n_features": summary.n_features,
         "nnz": summary.nnz,
         "storage": summary.storage,
-        "task_hint": summary.task_hint,
+        "task_hint": summary.task_hint or "",
         "label_names": summary.labels,
         "classes": [{"label": label, "count": count} for label, count in summary.class_counts],
         "columns": _columns(summary),

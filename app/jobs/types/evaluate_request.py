@@ -59,7 +59,7 @@ def _plan(session: Session, request: EvaluateRequest, blobs: BlobStore) -> Plan:
     model = find_model(session, request.model, blobs)
     dataset = ready_dataset(session, "dataset_id", request.dataset_id)
     check_labels_known(model, dataset)
-    check_features(model, dataset)
+    check_features(model, dataset, whole=True)
     check_positive_class(request.positive_class, model.row.task, model.row.card["classes"])
     numbers_a_row = JUDGED_NUMBERS_A_ROW + 2 * max(1, len(model.row.card["classes"]))
     return Plan(model.row, dataset, PROCESS_BYTES + BLOCK_BYTES + 8 * dataset.n_rows * numbers_a_row)

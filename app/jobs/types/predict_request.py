@@ -76,9 +76,9 @@ class OutputFile(NamedTuple):
 
 def _plan(session: Session, request: PredictRequest, blobs: BlobStore) -> Plan:
     model = find_model(session, request.model, blobs)
-    dataset = ready_dataset(session, "dataset_id", request.dataset_id)
+    dataset = ready_dataset(session, "dataset_id", request.dataset_id, labelled=False)
     asked_coverage(chosen(offered(model.header), request.wanted, DEFAULT_OUTPUTS), request.coverage)
-    check_features(model, dataset, target_name(dataset))
+    check_features(model, dataset, target_name(dataset), whole=True)
     return Plan(model.row, dataset, PROCESS_BYTES + BLOCK_BYTES)
 
 

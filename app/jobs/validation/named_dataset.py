@@ -7,8 +7,8 @@ from app.db.tables import DatasetRow
 from app.errors import AppError, Conflict, invalid_field
 
 
-def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
-    """Return a dataset that is ready. Raises AppError otherwise."""
+def ready_dataset(session: Session, field: str, dataset_id: str, *, labelled: bool = True) -> DatasetRow:
+    """Return a dataset that is ready and, with `labelled`, has labels. Raises AppError otherwise."""
     dataset = datasets.find(session, dataset_id)
     if dataset is None:
         raise unknown_dataset(field)
@@ -21,6 +21,12 @@ def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
             f"{field}: the dataset is still being read; GET /v1/datasets/{dataset.id}?wait=60 waits until it is ready."
         )
         raise Conflict(detail, code="dataset_not_ready")
+    if labelled and "y" not in dataset.arrays:
+        detail = (
+            "the dataset was uploaded with target=none and has no labels; "
+            "`POST /v1/datasets/{id}/reread?target=<column>` reads the file with labels"
+        )
+        raise invalid_field(field, "no_labels", detail)
     return dataset
 
 

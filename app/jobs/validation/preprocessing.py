@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from app.datasets.arrays import left_out_columns
 from app.db.tables import DatasetRow
 from app.errors import Invalid, invalid_field
 from app.jobs.schemas import TrainingFields
@@ -57,7 +58,8 @@ def check_columns(spec: Preprocess | None, dataset: DatasetRow) -> None:
 
 def check_test_columns(spec: Preprocess | None, train: DatasetRow, test: DatasetRow, field: str) -> None:
     """Refuse a test dataset that lacks columns of the training dataset. Columns are matched by name."""
-    wanted, there = _features(train), {column["name"]: column for column in _features(test)}
+    wanted = _features(train)
+    there = {column["name"]: column for column in [*_features(test), *left_out_columns(test)]}
     for column in wanted if there else ():
         name = column["name"]
         if name not in there and not (spec is not None and spec.of(name).ignore):
@@ -75,16 +77,18 @@ def check_test_columns(spec: Preprocess | None, train: DatasetRow, test: Dataset
         ignored = frozenset(j for j, choice in enumerate(choices) if choice.ignore)
         kinds = {j: choice.taken_for(wanted[j].get("kind", "numeric")) for j, choice in enumerate(choices)}
         try:
-            check_inputs(Inputs(tuple(column["name"] for column in wanted), len(wanted), ignored, kinds), test)
+            inputs = Inputs(tuple(column["name"] for column in wanted), len(wanted), ignored, kinds)
+            check_inputs(inputs, test, whole=True)
         except PreprocessError as error:
             raise _refusal(error, field) from error
 
 
-def check_inputs(inputs: Inputs, dataset: DatasetRow, target: str | None = None) -> None:
-    """Raise PreprocessError for a dataset without these columns. `target`: its target, which can be one of them."""
-    stored = _features(dataset)
+def check_inputs(inputs: Inputs, dataset: DatasetRow, target: str | None = None, *, whole: bool = False) -> None:
+    """Raise PreprocessError for a dataset without these columns. `target`: its target, which can be one of them.
+    `whole`: columns that were left out when the file was read can be among them."""
+    stored = [*_features(dataset), *(left_out_columns(dataset) if whole else ())]
     columns = [Column(column["name"], column.get("kind", "numeric")) for column in stored]
-    sparse, width = dataset.storage == "csr", dataset.n_features
+    sparse, width = dataset.storage == "csr", dataset.n_features + len(stored) - len(_features(dataset))
     if target is not None and inputs.stands_for(target, columns, sparse=sparse):
         columns.append(inputs.read_labels(target, dataset.label_names)[0])
         width += 1
@@ -147,7 +151,9 @@ def _features(dataset: DatasetRow) -> list[dict[str, Any]]:
 
 
 def _needs_work(column: dict[str, Any]) -> bool:
-    return column.get("kind", "numeric") != "numeric" or bool(column.get("missing"))
+    """Return whether a column needs preprocessing. A model without it cannot store the format of its numbers."""
+    is_plain = column.get("kind", "numeric") == "numeric" and "format" not in column
+    return not is_plain or bool(column.get("missing"))
 
 
 def _stays_as_it_is(column: dict[str, Any], choice: Choice) -> bool:

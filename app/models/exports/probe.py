@@ -16,7 +16,7 @@ from app.preprocess.features import Encoder
 from app.preprocess.numeric import Numbers
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.terms import Terms
-from app.tabular.cells import EPOCH
+from app.tabular.date_text import EPOCH
 from app.tabular.frame import Strings
 from app.tabular.types import Array
 

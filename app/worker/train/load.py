@@ -69,7 +69,8 @@ def load_training(database: Database, blobs: BlobStore, job: JobRow, request: Tr
         arrays = open_arrays(blobs, dataset)
         test = None
         if isinstance(request.split, SplitByDataset):
-            test = open_arrays(blobs, _dataset(session, request.split.test_dataset_id, "split.test_dataset_id"))
+            other = _dataset(session, request.split.test_dataset_id, "split.test_dataset_id")
+            test = open_arrays(blobs, other, whole=True)
     choice = choose_task(request.task, dataset)
     if not isinstance(request.split, SplitByFolds):
         return _held_out(Work(job, request, dataset, choice, arrays, test, None))

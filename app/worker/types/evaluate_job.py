@@ -19,7 +19,7 @@ from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
-    rows = open_arrays(context.blobs, subject.dataset)
+    rows = open_arrays(context.blobs, subject.dataset, whole=True)
     scorer = DatasetScorer(subject.file, rows)
     passing = Passing(context.database, claim, scorer.n_rows, stop_reason)
     numbers, scores, failed = [], [], 0

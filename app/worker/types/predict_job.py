@@ -29,7 +29,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
     outputs = chosen(model.outputs, request.wanted, DEFAULT_OUTPUTS)
     level = asked_coverage(outputs, request.coverage)
-    rows, target = open_arrays(context.blobs, subject.dataset), target_name(subject.dataset)
+    rows, target = open_arrays(context.blobs, subject.dataset, whole=True), target_name(subject.dataset)
     scorer = DatasetScorer(subject.file, rows, target)
     folds = [] if level is None else [DatasetScorer(fold, rows, target) for fold in model.sets.sets.folds]
     passing = Passing(context.database, claim, scorer.n_rows, stop_reason)

@@ -23,12 +23,12 @@ CSV = FileFormat(
     media_type=media_types.CSV,
     suffixes=(".csv",),
     load=_load_csv,
-    options=(*COLUMN_OPTIONS, "delimiter", "header", "missing"),
+    options=(*COLUMN_OPTIONS, "charset", "delimiter", "header", "missing"),
 )
 TSV = FileFormat(
     name="tsv",
     media_type=media_types.TSV,
     suffixes=(".tsv",),
     load=_load_tsv,
-    options=(*COLUMN_OPTIONS, "header", "missing"),
+    options=(*COLUMN_OPTIONS, "charset", "header", "missing"),
 )

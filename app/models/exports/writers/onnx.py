@@ -20,7 +20,7 @@ from app.models.exports.onnx_graph.texts import CONTRIB, reference_tokenizer
 from app.models.exports.probe import Probe
 from app.models.exports.raw_columns import Table
 from app.models.exports.subject import KEY, Subject, describe, not_in
-from app.tabular.cells import read_date
+from app.tabular.date_text import read_date
 from app.tabular.types import Array
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ class Column(Answer):
     missing: int | None
     levels: int | None
     reason: str | None
+    format: dict[str, str] | None
 
 
 class FileWarning(Answer):

@@ -1,6 +1,7 @@
 # Written by `make sync-client` from hyperplane/_async. Do not edit it.
 """`client.datasets`: create datasets from files, frames and arrays, and look at them."""
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -52,9 +53,11 @@ class Datasets:
         """Upload data and wait until the service has read it.
 
         `data`: a path, bytes, a file object, a data frame of pandas or polars, an Arrow table, or a pair (X, y) of
-        numpy arrays, a scipy matrix or a frame. Options are those of `POST /v1/datasets` (`weight`, `group`, `ignore`,
-        `header`, `delimiter`, ...); with (X, y), `weight` and `group` can be arrays. An invalid file raises
-        `UnprocessableEntity`, whose `errors` name the lines. A broken connection is resumed.
+        numpy arrays, a scipy matrix or a frame. `target="none"`: the data has no labels. Options are those of `POST
+        /v1/datasets` (`weight`, `group`, `ignore`, `header`, `delimiter`, `encoding`, `decimal`, `thousands`,
+        `date_order`, `columns`, `on_missing_target`, ...); `columns` can be a dict of names and kinds. With (X, y),
+        `weight` and `group` can be arrays. An invalid file raises `UnprocessableEntity`, whose `errors` name the lines.
+        A broken connection is resumed.
         """
         arrays = {
             key: options.pop(key)
@@ -62,6 +65,8 @@ class Datasets:
             if hasattr(options.get(key), "__len__") and not isinstance(options[key], str)
         }
         payload = call(partial(payload_of, data, content_type, **arrays))
+        if isinstance(kinds := options.get("columns"), dict):
+            options["columns"] = json.dumps(kinds)
         params = {**payload.options, "name": name, "labels": labels, **options}
         if target is not None:
             params["target"] = target

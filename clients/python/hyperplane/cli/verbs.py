@@ -40,6 +40,12 @@ def upload(
     group: Annotated[str | None, Option("Column of the rows' groups, for ranking and for folds.")] = None,
     ignore: Annotated[str | None, Option("Columns to leave out, separated by commas.")] = None,
     content_type: Annotated[str | None, Option("Format of the file: csv, libsvm, parquet, … or a media type.")] = None,
+    encoding: Annotated[str | None, Option("CSV: character encoding, such as latin-1. Default: recognised.")] = None,
+    decimal: Annotated[str | None, Option("Decimal sign of numbers in text: . or ,")] = None,
+    thousands: Annotated[str | None, Option("Separator of thousands: , . space apostrophe none")] = None,
+    date_order: Annotated[str | None, Option("Order of day and month in dates: ymd, dmy or mdy.")] = None,
+    columns: Annotated[list[str], Option("Kind or role of a column, as name:kind. Can be repeated.")] = [],  # noqa: B006
+    on_missing_target: Annotated[str | None, Option("Rows without a label: error or drop.")] = None,
 ) -> int:
     """Upload a file as a dataset and wait until it has been read. An interrupted connection is resumed."""
     dataset = shell.client.datasets.create(
@@ -48,7 +54,17 @@ def upload(
         target=target,
         content_type=content_type,
         on_progress=_bar(shell),
-        **given(weight=weight, group=group, ignore=ignore),
+        **given(
+            weight=weight,
+            group=group,
+            ignore=ignore,
+            encoding=encoding,
+            decimal=decimal,
+            thousands=thousands,
+            date_order=date_order,
+            columns=columns or None,
+            on_missing_target=on_missing_target,
+        ),
     )
     shell.show(dataset, DATASET_FIELDS)
     _warn(shell, dataset)

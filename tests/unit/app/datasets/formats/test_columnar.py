@@ -147,7 +147,7 @@ def test_missing_values_make_short_floats_long(tmp_path: Path, format: Format, m
     assert table.arrays["X"].dtype == np.float64
     assert table.arrays["X"][:200, 0].tolist() == (np.arange(200) / 7).astype(np.float32).astype(np.float64).tolist()
     assert features(table) == [("a", "numeric", 2, None)]
-    assert [warning.code for warning in table.warnings] == ["marked_missing"]
+    assert [warning.code for warning in table.warnings] == ["target_guessed", "marked_missing"]
 
 
 def test_a_few_bytes_that_stand_for_much_text_are_refused(tmp_path: Path, format: Format) -> None:

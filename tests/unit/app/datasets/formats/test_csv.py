@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, read
-from app.datasets.formats import csv as csv_reader
+from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, csv_pieces, read
 
 PROJECT_ROOT = Path(__file__).resolve().parents[5]
 
@@ -38,7 +37,7 @@ def test_a_table_with_header_and_string_labels(tmp_path: Path) -> None:
     assert (table.label_kind, table.labels) == ("string", ["no", "yes"])
     assert table.class_counts == [("no", 1), ("yes", 2)]
     assert table.task_hint == "binary"
-    assert [warning.code for warning in table.warnings] == ["header_guessed"]
+    assert [warning.code for warning in table.warnings] == ["header_guessed", "target_guessed"]
 
 
 def test_no_header_and_numeric_labels(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_numbers_are_kept_in_single_precision_as_long_as_it_has_them_exactly(
         ([str(k) for k in range(100)], "multiclass", 100),
         (["-1", "+1.0", "1"], "binary", 2),
         (["9"], "binary", 1),
-        ([f"label {k}" for k in range(150)], "multiclass", 150),
+        ([f"label {k % 150}" for k in range(300)], "multiclass", 150),
     ],
 )
 def test_task_hints(tmp_path: Path, labels: list[str], hint: str, n_classes: int) -> None:
@@ -115,7 +114,7 @@ def test_columns_by_name_and_number(
         ("\ufeffx,y,z\n1,2,a\n3,4,b\n", {}, [[1, 2], [3, 4]]),
         (" 1 ,\t2,a\n3,+4.,b", {}, [[1, 2], [3, 4]]),
         ("5e-324,1.7976931348623157e308,a\n-2.2e-310,.5,b", {}, [[5e-324, 1.7976931348623157e308], [-2.2e-310, 0.5]]),
-        ("1e-400,-0,a\n00012,1E+2,b", {}, [[0, 0], [12, 100]]),
+        ("1e-400,-0,a\n00012,1E+2,b", {}, [[0, 0], [12, 100]]),  # no code: another number is not of digits only
     ],
 )
 def test_accepted_spellings(tmp_path: Path, text: str, options: dict[str, object], expected: list[list[float]]) -> None:
@@ -133,7 +132,6 @@ def test_groups_are_numbered_in_order_of_appearance(tmp_path: Path) -> None:
 
 def test_what_counts_as_missing_can_be_said(tmp_path: Path) -> None:
     text = "a,b,y\n1,gone,x\n-999,2,x\n3,4,gone\n"
-    assert refuse(tmp_path, text).errors[0].code == "not_a_number"
     (error,) = refuse(tmp_path, text, missing=("gone", "-999")).errors
     assert (error.line, error.column, error.code) == (4, 3, "missing_value")
     assert "'gone', which stands for a missing value" in error.detail
@@ -160,7 +158,7 @@ def test_a_word_behind_many_numbers_makes_all_labels_strings(tmp_path: Path, mon
 
 def test_labels_of_too_many_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.datasets.formats.labels.MAX_CLASSES", 100)
-    assert len(read_text(tmp_path, "a,y\n" + "".join(f"1,w{k}\n" for k in range(100))).labels or []) == 100
+    assert len(read_text(tmp_path, "a,y\n" + "".join(f"1,w{k}\n" for k in range(100)) * 2).labels or []) == 100
     text = "a,y\n" + "".join(f"1,w{k}\n" for k in range(101))
     assert refuse(tmp_path, text).errors[0].code == "too_many_classes"
 
@@ -168,8 +166,9 @@ def test_labels_of_too_many_values_are_refused(tmp_path: Path, monkeypatch: pyte
 def test_labels_are_kept_as_they_are(tmp_path: Path) -> None:
     table = read_text(tmp_path, 'x,y\n1, a\n1,a\n1,"a\nb"\n1,"q""q"\n1,NA\n1,null\n1,Ünïcode\n1,7\n')
     assert table.labels == sorted([" a", "a", "a\nb", 'q"q', "NA", "null", "Ünïcode", "7"])
-    assert [warning.code for warning in table.warnings] == ["header_guessed", "mixed_labels"]
-    assert "7 of the 8" in table.warnings[1].detail
+    codes = [warning.code for warning in table.warnings]
+    assert codes == ["header_guessed", "target_guessed", "labels_like_missing", "mixed_labels"]
+    assert "7 of the 8" in table.warnings[-1].detail
 
 
 def test_names_are_kept_as_they_are(tmp_path: Path) -> None:
@@ -194,7 +193,7 @@ def test_many_blocks_and_a_late_fault(tmp_path: Path) -> None:
     assert np.array_equal(table.arrays["X"][:, 1], np.arange(120_000) / 7)
     assert table.class_counts == [("even", 60_000), ("odd", 60_000)]
     lines[110_000] = "110000,oops,even"
-    refusal = refuse(tmp_path, "a,b,c\n" + "\n".join(lines))
+    refusal = refuse(tmp_path, "a,b,c\n" + "\n".join(lines), weight="b")
     assert [(error.line, error.column) for error in refusal.errors] == [(110_002, 2)]
 
 
@@ -217,7 +216,7 @@ def test_a_very_wide_file(tmp_path: Path) -> None:
     assert table.n_features == 19_999
     assert table.arrays["X"].tolist() == [[float(cell) for cell in row[:-1]] for row in rows]
     rows[1][7] = "x"
-    refusal = refuse(tmp_path, "\n".join(",".join(row) for row in rows))
+    refusal = refuse(tmp_path, "\n".join(",".join(row) for row in rows), weight="7")
     assert [(error.line, error.column) for error in refusal.errors] == [(2, 8)]
 
 
@@ -254,9 +253,21 @@ def test_the_bundled_example_is_the_public_data_set(shared_data: Path) -> None:
         assert np.array_equal(table.arrays["y"], source["y"])
 
 
-PLAIN_CELLS = ["0", "-0", "7", "007", "-12", "3.25", "1.", "1e5", "-2.5E-7", "0.1", "123456789012345678901", "5e-300"]
-PLAIN_CELLS += ["16777217", "999999999999999", "9007199254740994", "00000000000000012", "92233720368547758079", "4e38"]
-OTHER_CELLS = ["9007199254740993", "+1", ".5", " 1", "1\t", "1e-400", "2.2250738585072011e-308", '"3"', "1e22222"]
+PLAIN_CELLS = ["0", "-0", "7", "-12", "3.25", "1.", "1e5", "-2.5E-7", "0.1", "123456789012345678901", "5e-300"]
+PLAIN_CELLS += ["16777217", "999999999999999", "9007199254740994", "92233720368547758079", "4e38"]
+OTHER_CELLS = [
+    "007",
+    "00000000000000012",
+    "9007199254740993",
+    "+1",
+    ".5",
+    " 1",
+    "1\t",
+    "1e-400",
+    "2.2250738585072011e-308",
+    '"3"',
+    "1e22222",
+]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -274,7 +285,7 @@ def test_plain_numbers_are_read_by_the_kernel_and_others_beside_them_as_before(
 
     with monkeypatch.context() as patched:
         if last_end:
-            patched.setattr(csv_reader, "_parse", ask)
+            patched.setattr(csv_pieces, "_parse", ask)
         table = read(path, "csv", ReadOptions(target="y", weight="weight"))
     assert table.arrays["X"].tolist() == [[float(cell) for cell in row[:2]] for row in plain]
     minus_zeros = table.arrays["X"][len(PLAIN_CELLS) : 2 * len(PLAIN_CELLS), 0]
@@ -283,7 +294,7 @@ def test_plain_numbers_are_read_by_the_kernel_and_others_beside_them_as_before(
     for other in OTHER_CELLS[:-1]:
         path.write_bytes((text.removesuffix(end) + end + f"{other},1,2,0" + end).encode())
         assert read(path, "csv", ReadOptions(target="y", weight="weight")).arrays["X"][-1, 0] == float(other.strip('"'))
-    for wrong in ("1,1,2", "1,1,2,0,0", "1,1,-2,0", f"{OTHER_CELLS[-1]},1,2,0", "1,1,2,", "1,,2\r,0", "--1,1,2,0"):
+    for wrong in ("1,1,2", "1,1,2,0,0", "1,1,-2,0", f"{OTHER_CELLS[-1]},1,2,0", "1,1,2,", "1,,2\r,0", "1,1,--2,0"):
         path.write_bytes((text.removesuffix(end) + end + wrong + end).encode())
         with pytest.raises(InvalidFile):
             read(path, "csv", ReadOptions(target="y", weight="weight"))

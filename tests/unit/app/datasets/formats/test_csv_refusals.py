@@ -22,13 +22,13 @@ def refuse(folder: Path, text: str | bytes, **options: object) -> InvalidFile:
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("a,b\n1,x\nz,y\n", {}, [(3, 1, "not_a_number")]),
-        ("a,b\r\n1,x\r\n\r\nz,y\r\n", {}, [(4, 1, "not_a_number")]),
-        ("a,b\r1,x\rz,y\r", {}, [(3, 1, "not_a_number")]),
-        ('a,b\n1,"x\ny"\n"\n",z\n7,w', {}, [(4, 1, "not_a_number")]),
+        ("w,a,b\n1,0,x\nz,0,y\n", {"weight": "w"}, [(3, 1, "not_a_number")]),
+        ("w,a,b\r\n1,0,x\r\n\r\nz,0,y\r\n", {"weight": "w"}, [(4, 1, "not_a_number")]),
+        ("w,a,b\r1,0,x\rz,0,y\r", {"weight": "w"}, [(3, 1, "not_a_number")]),
+        ('w,a,b\n1,0,"x\ny"\n"\n",0,z\n7,0,w', {"weight": "w"}, [(4, 1, "not_a_number")]),
         ('a,b,c\n1,"\n\n",3\n1,2,\n', {}, [(5, 3, "missing_value")]),
-        ('a,b,c\n1,"\n\n",3\n1,2,4\n', {}, [(2, 2, "not_a_number")]),
-        ('a,b,c\n"\n",inf,r\n1,2,r\n3,q,r', {}, [(2, 1, "not_a_number"), (3, 2, "not_finite"), (5, 2, "not_a_number")]),
+        ('a,b,c\n1,"\n\n",3\n1,2,4\n', {"weight": "b"}, [(2, 2, "not_a_number")]),
+        ('a,b,c\n"\n",inf,r\n1,2,r\n3,q,r', {"weight": "b"}, [(3, 2, "not_finite"), (5, 2, "not_a_number")]),
         ("a,b\n1,\n2,x\n", {}, [(2, 2, "missing_value")]),
         ("a,b\n1,  \n2,x\n", {}, [(2, 2, "missing_value")]),
         ("a,b\n" + "1,\n" * 3, {}, [(2, 2, "missing_value"), (3, 2, "missing_value"), (4, 2, "missing_value")]),
@@ -36,7 +36,7 @@ def refuse(folder: Path, text: str | bytes, **options: object) -> InvalidFile:
         ("a,b\n1,5\n2,1e999\n", {}, [(3, 2, "not_finite")]),
         ("a,b\n-NaN,x\n-inf,x\nInfinity,x\n1e999,x\n", {}, [(k, 1, "not_finite") for k in (2, 3, 4, 5)]),
         *[
-            (f"a,b\n1,x\n{cell},x\n", {}, [(3, 1, "not_a_number")])
+            (f"w,a,b\n1,0,x\n{cell},0,x\n", {"weight": "w"}, [(3, 1, "not_a_number")])
             for cell in [
                 "0x10",
                 "1_000",
@@ -64,18 +64,21 @@ def refuse(folder: Path, text: str | bytes, **options: object) -> InvalidFile:
         ("\ufeff", {}, [(None, None, "empty_file")]),
         ("\n\r\n", {}, [(None, None, "empty_file")]),
         ("a\n1\n", {}, [(1, 1, "one_column")]),
-        ("\na;b\n1;2\n", {}, [(2, 1, "one_column")]),
+        ("\na b\n1 2\n", {}, [(2, 1, "one_column")]),
         ('a,b\n1,"x\n', {}, [(2, 2, "bad_quote")]),
         ('a,b\n1,"x"y\n', {}, [(2, 2, "bad_quote")]),
         ('a,b\n1,x"y"\n', {}, [(2, 2, "bad_quote")]),
         ('a,b\n"1,2","x\ny""\n', {}, [(2, 2, "bad_quote")]),
         ('a,b\n"1,2","x\ny",z"\n', {}, [(3, 3, "bad_quote")]),
-        (b"a,b\n1,\xff\n", {}, [(2, 2, "not_utf8")]),
+        (b"a,b\n\xc3\xa9,\xff\n", {}, [(2, 2, "not_utf8")]),
+        (b"a,b\n1,\xff\x01\n", {}, [(2, 2, "not_utf8")]),
+        (b"a,b\n1,\xff\n", {"charset": "utf-8"}, [(2, 2, "not_utf8")]),
+        (b"a,b\n1,x", {"charset": "utf-16"}, [(None, None, "bad_encoding")]),
         (b"a,b\n1,x\n1,y\xc3", {}, [(3, 2, "not_utf8")]),
         (b"a,b\n1,x\n1,\x00\n", {}, [(3, 2, "nul_byte")]),
         (b'a,b,c\n"1,\n2",x,\x00\n', {}, [(3, 3, "nul_byte")]),
-        ("a,b\n1,x\n".encode("utf-16"), {}, [(1, 1, "not_utf8")]),
-        ("a,b\n1,x\n".encode("utf-16-le"), {}, [(1, 1, "nul_byte")]),
+        ("a,b\n1,x\n".encode("utf-32"), {}, [(1, 1, "not_utf8")]),
+        ("a,b\n1,x\n".encode("utf-16-le"), {"charset": "utf-8"}, [(1, 1, "nul_byte")]),
     ],
 )
 def test_faults_and_their_places(
@@ -90,10 +93,10 @@ def test_faults_and_their_places(
 
 
 def test_a_fault_names_its_column_and_quotes_little(tmp_path: Path) -> None:
-    (error,) = refuse(tmp_path, "height,class\n1,x\n\x07" + "z" * 500 + ",y\n").errors
+    text = "height,depth,class\n1,2,x\n\x07" + "z" * 500 + ",2,y\n"
+    (error,) = refuse(tmp_path, text, weight="height").errors
     assert "'height'" in error.detail
     assert "\\x07zzz" in error.detail
-    assert "name it in missing" in error.detail
     assert len(error.detail) < 200
 
 
@@ -105,7 +108,8 @@ def test_the_first_twenty_faults_are_listed_and_the_others_counted(tmp_path: Pat
 
 
 def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:
-    assert "';'" in refuse(tmp_path, "a;b\n1;2\n").errors[0].detail
+    assert "' '" in refuse(tmp_path, "a b\n1 2\n").errors[0].detail
+    assert "';'" in refuse(tmp_path, "a;b\n1;2\n", delimiter="tab").errors[0].detail
 
 
 @pytest.mark.parametrize(

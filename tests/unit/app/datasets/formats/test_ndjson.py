@@ -159,7 +159,8 @@ def test_every_kind_of_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
     ]
     levels = Strings.stored(table.arrays["levels.1.bytes"], table.arrays["levels.1.offsets"])
     assert levels.to_list() == ["-", "z"]
-    (warning,) = table.warnings
+    guessed, warning = table.warnings
+    assert guessed.code == "target_guessed"
     assert (warning.code, "'n': 1 '?'" in warning.detail) == ("marked_missing", True)
 
 

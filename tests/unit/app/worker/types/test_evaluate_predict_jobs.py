@@ -21,7 +21,8 @@ from app.models.repository import Location
 from app.predictions.model_cache import ServedModel
 from app.predictions.rows import Columns
 from app.predictions.service import score
-from app.tabular.cells import read_boolean, read_date
+from app.tabular.cells import read_boolean
+from app.tabular.date_text import read_date
 from app.tabular.frame import Kind
 from app.worker import scoring
 from tests.support.builders import count_rows
