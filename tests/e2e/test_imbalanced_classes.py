@@ -86,7 +86,7 @@ def test_the_threshold_decides_in_every_way_to_predict(service: Service, tuned: 
 def test_a_summary_fits_on_one_screen(service: Service, tuned: Json) -> None:
     radar = (Path(__file__).parents[2] / "app" / "examples" / "ionosphere.csv").read_bytes()
     dataset = service.upload(radar)
-    body = {"dataset_id": dataset["id"], "model": "radar"}
+    body = {"dataset_id": dataset["id"], "model": "screen"}
     job = checked(service.http.post("/v1/jobs", params={"view": "summary"}, json=body, headers={"Prefer": "wait=60"}))
     assert job["status"] == "succeeded", job["error"]
     assert lines_of(job, job["result"]["warnings"]) <= ONE_SCREEN
@@ -97,11 +97,11 @@ def test_a_summary_fits_on_one_screen(service: Service, tuned: Json) -> None:
     for name, value in result["metrics"]["train"].items():
         assert value == whole["result"]["metrics"]["train"][name]
     assert {one["code"] for one in result["warnings"]} == {one["code"] for one in whole["result"]["warnings"]}
-    model = service.get("/v1/models/radar", view="summary")
+    model = service.get("/v1/models/screen", view="summary")
     assert "curves" not in model
     assert lines_of(model, model["warnings"]) <= ONE_SCREEN + 5
     assert model["metrics"] == result["metrics"]
-    (listed,) = service.get("/v1/models", name="radar")["data"]
+    (listed,) = service.get("/v1/models", name="screen")["data"]
     assert listed["headline"] == result["headline"]
     (listed,) = service.get("/v1/models", name="rare")["data"]
     assert (listed["headline"]["name"], listed["headline"]["rows"]) == ("balanced_accuracy", "test")

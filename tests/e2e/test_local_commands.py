@@ -46,7 +46,7 @@ def test_a_local_model_is_that_of_the_service(folder: Path, sqlite_service: Serv
         theirs = client.jobs.train(dataset, model="compared-with-local", **fields).wait()
         content = (folder / "rows.csv").read_bytes()
         served = client.models.predict_file(
-            theirs.model_id, content, {"Content-Type": "text/csv"}, outputs="label,score,set"
+            theirs.model_id, content, content_type="text/csv", outputs="label,score,set"
         )
         imported = client.models.import_("from-local", folder / "radar.json", format="json")
     expected = json.loads(served)["predictions"]

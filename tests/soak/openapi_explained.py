@@ -12,6 +12,7 @@ CURSOR = "a cursor is a text that the service gave out"
 KEY = "the same Idempotency-Key for two different requests"
 LONG_URL = "an array in the query makes a URL of over 64 KiB"
 FILE = "the bytes of a file are `format: binary` in the schema"
+OPTION = "an option of another format, or a column that the file does not have"
 ROWS = "the rows do not fit the model: it has four features, x0 to x3"
 NO_ROWS = "a text without rows: a schema does not look into CSV or libsvm"
 LINES = "a text that is not of the format: a schema does not look into CSV or libsvm"
@@ -68,18 +69,24 @@ REFUSED: dict[str, dict[str, str]] = {
     },
     f"DELETE {ALIAS}": {"precondition_failed": CHANGED},
     "GET /v1/models/{ref}/export": {"unexpected": "only sql has `output`"},
-    "PATCH /v1/uploads/{upload_id}": {"empty_body": FILE, "payload_too_large": TOO_LARGE},
+    "PATCH /v1/uploads/{upload_id}": {
+        "empty_body": FILE,
+        "payload_too_large": TOO_LARGE,
+        "upload_incomplete": "Upload-Complete with fewer bytes than were announced",
+    },
     "POST /v1/datasets": {
         "empty_body": FILE,
         "idempotency_key_reused": KEY,
+        "invalid_option": OPTION,
         "unsupported_media_type": "the name of the file in the form does not say its format",
     },
     f"POST {REREAD}": {
         "invalid_file": "the delimiter is not the file's",
-        "invalid_option": "an option of another format, or a column that the file does not have",
+        "invalid_option": OPTION,
         "url_too_long": LONG_URL,
     },
     "POST /v1/jobs": {
+        "duplicate_solver": TOGETHER,
         "fold_column defines the folds": TOGETHER,
         "idempotency_key_reused": KEY,
         "invalid_options": "the options are those of another solver",
@@ -91,7 +98,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "no_sets": NO_FOLDS,
         "refused_address": HOST,
         "unknown_class": ABSENT,
+        "unknown_column": ABSENT,
         "unknown_dataset": ABSENT,
+        "unknown_metric": "which metrics exist depends on the task, and the message lists them",
         "unknown_model": ABSENT,
         "unknown_output": OUTPUT,
         "unknown_solver": ABSENT,

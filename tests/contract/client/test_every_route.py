@@ -59,6 +59,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "invoke_model": lambda c: c.models.invocations("m", {"instances": [[1.0]]}),
     "explain_predictions": lambda c: c.models.explain("m", [[1.0]], top=2),
     "export_model": lambda c: c.models.export("m", "json"),
+    "get_model_report": lambda c: c.models.report("m"),
     "import_model": lambda c: c.models.import_("m", b"{}", format="json"),
     "list_aliases": lambda c: c.aliases.list("m"),
     "put_alias": lambda c: c.aliases.set("m", "prod", 3, revision=1),
