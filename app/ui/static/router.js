@@ -2,8 +2,9 @@
 import { useEffect, useState } from './html.js';
 
 export function current() {
-  const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
-  return { parts: path.split('/').filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query), path };
+  const { hash } = location;
+  const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
+  return { hash, parts: path.split('/').filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query), path };
 }
 
 export function href(parts, query) {
@@ -25,6 +26,7 @@ export function useRoute() {
   useEffect(() => {
     const follow = () => setRoute(current());
     addEventListener('hashchange', follow);
+    setRoute((shown) => (shown.hash === location.hash ? shown : current()));  // it may have changed before this listened
     return () => removeEventListener('hashchange', follow);
   }, []);
   return route;
